@@ -106,7 +106,7 @@ impl Measurement {
     /// Begins to measure sources, named as for the command: capture files, "-" for standard input, record directories, or interfaces.
     ///
     /// Of `options`, `workers` is the number of threads that measure, and `inner` has keys read
-    /// inside tunnels, while the filter judges the packets around them. `splits`, `invert`, `limit`
+    /// from the innermost packets, which the filter also judges. `splits`, `invert`, `limit`
     /// and `rules` are not a part of a measurement and are refused. Files in the given
     /// [`order`](Options::order) are merged in time order if there are windows, unless
     /// [`MeasureOptions::merge`] says otherwise. Of `measure`, `workers`, `cpus`, `inner`, `sort`,
@@ -126,7 +126,7 @@ impl Measurement {
         let measure = MeasureOptions {
             workers: options.workers(),
             cpus: Vec::new(),
-            inner: options.inner,
+            inner: options.tunnels(),
             timing: false,
             follow: false,
             sort: options.order == Order::Sorted,
@@ -143,7 +143,6 @@ impl Measurement {
         let is_live = opening.session.is_live();
         let run = Run::new(Setup {
             selection: Selection {
-                inner: false,
                 // Windows are delivered as soon as they are complete.
                 at_once: measure.window.is_some(),
                 ..options.selection(&opening.meaning)
@@ -165,7 +164,8 @@ impl Measurement {
         let filters = !options.filter.trim().is_empty();
         opening.capture(&CaptureRequest {
             settings: options.capture,
-            expression: &options.filter,
+            // The kernel's filter sees the frame and not the packet inside.
+            expression: if options.inner { "" } else { &options.filter },
             replaces_filter: false,
             names: &opening.meaning.clone(),
             snaplen: snaplen(filters || options.inner, 0),

@@ -15,6 +15,7 @@ use weir_engine::session::Order;
 use weir_filter::{Names, Sets};
 use weir_messages::errors::directory_words;
 use weir_messages::sets::{check_sets, parse_set, read_sets};
+use weir_packet::flow::Tunnels;
 use weir_pipeline::select::{Selection, Span};
 
 /// Most threads that read and filter files.
@@ -32,7 +33,7 @@ pub struct Options {
     pub splits: Vec<String>,
     /// Whether the verdicts of the filter are inverted.
     pub invert: bool,
-    /// Whether the filter judges the innermost packet of a tunnel.
+    /// Whether the filter judges the innermost packet of a frame: after tags, labels, PPPoE and extension headers, and in tunnels.
     pub inner: bool,
     /// Whether names of hosts in the filter are looked up.
     pub resolve: bool,
@@ -168,7 +169,7 @@ impl Options {
         Selection {
             expression: self.filter.clone(),
             invert: self.invert,
-            inner: self.inner,
+            inner: self.tunnels(),
             names: names.clone(),
             splits: self.splits.clone(),
             span: self.span(),
@@ -185,6 +186,10 @@ impl Options {
         }
     }
 
+    pub(crate) fn tunnels(&self) -> Option<Tunnels> {
+        self.inner.then(Tunnels::default)
+    }
+
     pub(crate) fn workers(&self) -> usize {
         if self.workers == 0 {
             weir_pipeline::processors()
@@ -195,7 +200,7 @@ impl Options {
 
     pub(crate) fn rule_settings(&self) -> RuleSettings {
         RuleSettings {
-            inner: self.inner,
+            inner: self.tunnels(),
             seed: RandomState::new().hash_one(0),
             connections: self.connections,
         }

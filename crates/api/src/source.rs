@@ -253,7 +253,7 @@ impl Source {
         let batches = run.batches();
         let batches = batches.ok_or_else(|| Error::refused("no batches"))?;
         opening.read(options.order, options)?;
-        let filters = !selection.invert && !selection.inner;
+        let filters = !selection.invert && selection.inner.is_none();
         opening.capture(&CaptureRequest {
             settings: options.capture,
             expression: if filters { &selection.expression } else { "" },

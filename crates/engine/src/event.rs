@@ -7,6 +7,7 @@ use crate::sink::{SinkFault, SinkReport, StageCounts};
 use std::io;
 use weir_io::live::Counts;
 use weir_measure::Window;
+use weir_packet::flow::Around;
 use weir_packet::savefile::Layout;
 use weir_pipeline::select::{Misfit, Select};
 use weir_pipeline::sort::SortFault;
@@ -67,6 +68,13 @@ pub enum Event<'a> {
         misfits: &'a [Misfit],
         /// Filter, for the reasons: see [`Select::misfit`].
         select: &'a Select,
+    },
+    /// No packet matched, but packets would have without the headers around them.
+    Unmatched {
+        /// The expression that packets had to match.
+        expression: &'a str,
+        /// Headers around the first such packet.
+        around: Around,
     },
     /// The layout of a copy of several sources.
     Copied {

@@ -53,13 +53,13 @@ impl Chosen {
                 false => Self::default(),
             };
         }
-        if *inner || *behind_tags || are_named_in(expression) || expression.len() > MOST {
-            let what = if *inner {
+        if inner.is_some() || *behind_tags || are_named_in(expression) || expression.len() > MOST {
+            let what = if inner.is_some() {
                 "packets with an innermost packet that"
             } else {
                 "packets that"
             };
-            let verb = match (invert, *inner) {
+            let verb = match (invert, inner.is_some()) {
                 (false, false) => "match",
                 (false, true) => "matches",
                 (true, false) => "do not match",
@@ -297,6 +297,7 @@ pub fn holds_only(layout: &Layout) -> Vec<String> {
 mod tests {
     use super::*;
     use weir_packet::LinkType;
+    use weir_packet::flow::Tunnels;
     use weir_packet::savefile::Resolution;
 
     fn by(expression: &str) -> Selection {
@@ -356,7 +357,7 @@ mod tests {
         );
         assert_eq!(
             of(Selection {
-                inner: true,
+                inner: Some(Tunnels::default()),
                 ..by("tcp")
             }),
             ["packets with an innermost packet that matches: tcp"]

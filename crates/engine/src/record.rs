@@ -46,6 +46,7 @@ use trigger::{Asked, NotAsked, Saved, Span, Trigger};
 use weir_filter::Names;
 use weir_io::reserve::Reserve;
 use weir_io::state::others_may_write;
+use weir_packet::flow::Tunnels;
 use weir_pipeline::steps::SystemClock;
 use weir_store::disk::Durable;
 use weir_store::ring::{self, Held, History, Refused};
@@ -72,6 +73,8 @@ pub struct Settings {
     pub waits: bool,
     /// Meaning of the names in expressions.
     pub names: Names,
+    /// Tunnels into which is looked, if expressions, thresholds and conversations are about the innermost packets of frames.
+    pub inner: Option<Tunnels>,
     /// Permission bits of the files.
     pub mode: u32,
     /// Bytes of the disk that stay free of files that triggers save. The bytes that packets on disk
@@ -486,8 +489,9 @@ impl Recording {
             waits,
             ..
         } = settings;
+        let inner = settings.inner;
         let (names, mode, reserve, rewrite, on_saved) = (
-            settings.names,
+            (settings.names, inner),
             settings.mode,
             settings.reserve,
             settings.rewrite,
@@ -505,7 +509,9 @@ impl Recording {
             }
         }
         let (writer, history) = ring::ring(&ring)?;
-        let cutoff = cutoff.map(sink::Conversations::new).transpose()?;
+        let cutoff = cutoff
+            .map(|bytes| sink::Conversations::new(bytes, inner))
+            .transpose()?;
         let status = |trigger: &Trigger| TriggerStatus {
             name: trigger.name.clone(),
             ..TriggerStatus::default()

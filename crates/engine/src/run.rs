@@ -32,6 +32,7 @@ use weir_io::live::Counts;
 use weir_io::reserve::Reserve;
 use weir_io::sys::{self, StopCause};
 use weir_measure::Window;
+use weir_packet::flow::Around;
 use weir_packet::savefile::Layout;
 use weir_pipeline::measuring::{self, Design, Failure, Settings};
 use weir_pipeline::reader::SourceError;
@@ -203,6 +204,8 @@ pub struct Run {
     unwanted: u64,
     /// Packets of the current source for which an expression makes no sense.
     misfits: Vec<Misfit>,
+    /// Headers around a packet that would have matched without them, if it was judged before the proof.
+    unmatched: Option<Around>,
     /// Whether the expression makes sense for a source.
     fits: bool,
     /// Disk space that stays free beside temporary files.
@@ -404,6 +407,7 @@ impl Run {
             ledger,
             unwanted: 0,
             misfits: Vec::new(),
+            unmatched: None,
             fits: false,
             limit,
             reserve,
@@ -560,6 +564,17 @@ impl Run {
             self.layout = Some(layout.clone());
         }
         self.delivered += source.report().received;
+    }
+
+    /// Sends an event if nothing matched because of the headers around the packets.
+    fn tell_unmatched(&self, on: On<'_>) {
+        let select = self.stages.select();
+        // Another expression has judged the packets before.
+        let replaced = self.told > 0;
+        if let Some(around) = select.unmatched(self.unmatched).filter(|_| !replaced) {
+            let expression = select.expression();
+            on(Event::Unmatched { expression, around });
+        }
     }
 
     /// Takes the packets since the last call for which an expression makes no sense.
@@ -759,6 +774,7 @@ impl Run {
     pub fn finish(mut self, on: On<'_>) -> (Ended, Outputs) {
         let by = self.ended_by();
         let measured = self.finish_measuring(on);
+        self.tell_unmatched(on);
         if let Some(mut batches) = self.batches.take() {
             let unread = batches.take_unread();
             if self.outputs.are_none() && self.measure.is_none() {

@@ -16,7 +16,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use weir_io::output::{Finished, OutputError};
 use weir_io::reserve::{Reserve, Watch};
-use weir_packet::flow::{FlowKey, Parser};
+use weir_packet::flow::{FlowKey, Parser, Tunnels};
 use weir_packet::savefile::carried::LeftOut;
 use weir_packet::savefile::write::Encoder;
 use weir_packet::savefile::{Format, Layout, Record};
@@ -41,8 +41,8 @@ pub enum By {
 pub struct Settings {
     /// Key that decides about the file of a packet.
     pub by: By,
-    /// Whether the packets inside tunnels decide.
-    pub inner: bool,
+    /// Tunnels into which is looked, if the packets inside them decide.
+    pub inner: Option<Tunnels>,
     /// Largest number of files with keys of their own.
     pub most: usize,
     /// Format of the files.
@@ -131,7 +131,7 @@ impl SplitBySink {
         let index = record.frame.interface as usize;
         for interface in layout.interfaces.iter_from(self.parsers.len()) {
             self.parsers
-                .push(Parser::new(interface.link, self.settings.inner));
+                .push(Parser::inside(interface.link, self.settings.inner));
         }
         let parser = self.parsers[index].as_ref();
         let Some(key) = parser.and_then(|parser| parser.key(record.frame.data).ok()) else {

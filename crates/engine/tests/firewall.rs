@@ -53,7 +53,7 @@ fn firewall() -> Firewall {
     let text = "drop expr 'ip[15] & 0x60 = 0x20'\ndefault pass\n";
     let list = RuleList::parse(text, &mut |_| panic!("no file is named")).unwrap();
     let settings = RuleSettings {
-        inner: false,
+        inner: None,
         seed: 1,
         connections: 0,
     };
@@ -252,7 +252,7 @@ fn rules_of_a_run_are_replaced_and_keep_the_ends_of_the_rules_that_stay() {
         called: "new.txt".to_owned(),
     };
     let settings = RuleSettings {
-        inner: false,
+        inner: None,
         seed: 1,
         connections: 0,
     };
@@ -325,7 +325,7 @@ fn rules_that_are_replaced_twice_at_once_keep_their_counts_and_ends() {
         Classifier::new(list).unwrap()
     };
     let settings = RuleSettings {
-        inner: false,
+        inner: None,
         seed: 1,
         connections: 0,
     };

@@ -56,7 +56,7 @@ fn list(text: &str) -> Result<RuleList, String> {
 
 fn policy(text: &str) -> Arc<SharedPolicy> {
     let settings = RuleSettings {
-        inner: false,
+        inner: None,
         seed: 1,
         connections: 16,
     };

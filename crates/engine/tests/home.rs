@@ -88,6 +88,7 @@ fn settings(directory: &Path, on_disk: disk::OnDisk) -> Settings {
         triggers: vec![trigger],
         waits: true,
         names: weir_filter::Names::NONE,
+        inner: None,
         mode: 0o600,
         reserve: 0,
         rewrite: Default::default(),

@@ -51,6 +51,7 @@ fn record(power: &Arc<Power>, dir: &Path, number: u64) -> File {
         triggers: vec![trigger],
         waits: true,
         names: weir_filter::Names::NONE,
+        inner: None,
         mode: 0o600,
         reserve: 0,
         rewrite: Default::default(),

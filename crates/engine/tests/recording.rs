@@ -44,6 +44,7 @@ fn recording_with(
         triggers,
         waits: false,
         names: weir_filter::Names::NONE,
+        inner: None,
         mode: 0o600,
         reserve: 0,
         rewrite: Default::default(),

@@ -13,6 +13,17 @@ use crate::program::{
 /// [`backward_jump_limit`].
 #[must_use]
 pub fn run(program: &Program, data: &[u8], wire_len: u32) -> u32 {
+    start(program, data, wire_len)
+}
+
+/// Returns the result of [`run`] for the packet whose bytes are the pieces one after another. **Cost**: a search for the piece at
+/// each load, and no copy.
+#[must_use]
+pub fn run_in_pieces(program: &Program, pieces: [&[u8]; 3], wire_len: u32) -> u32 {
+    start(program, pieces, wire_len)
+}
+
+fn start<D: Data>(program: &Program, data: D, wire_len: u32) -> u32 {
     let machine = Machine {
         data,
         wire_len,
@@ -23,15 +34,69 @@ pub fn run(program: &Program, data: &[u8], wire_len: u32) -> u32 {
     machine.run(program).unwrap_or(0)
 }
 
-struct Machine<'a> {
-    data: &'a [u8],
+/// The captured bytes of a packet.
+trait Data {
+    fn len(&self) -> usize;
+
+    /// Copies up to `N` bytes from offset `at` on, and returns how many there are.
+    fn copy<const N: usize>(&self, at: usize, to: &mut [u8; N]) -> usize;
+
+    /// `N` bytes from offset `at` on; `None` if the packet ends before.
+    #[inline(always)]
+    fn bytes<const N: usize>(&self, at: usize) -> Option<[u8; N]> {
+        let mut bytes = [0; N];
+        (self.copy(at, &mut bytes) == N).then_some(bytes)
+    }
+}
+
+impl Data for &[u8] {
+    fn len(&self) -> usize {
+        <[u8]>::len(self)
+    }
+
+    #[inline(always)]
+    fn bytes<const N: usize>(&self, at: usize) -> Option<[u8; N]> {
+        self.get(at..)?.first_chunk().copied()
+    }
+
+    fn copy<const N: usize>(&self, at: usize, to: &mut [u8; N]) -> usize {
+        let from = self.get(at..).unwrap_or_default();
+        let count = from.len().min(N);
+        to[..count].copy_from_slice(&from[..count]);
+        count
+    }
+}
+
+impl Data for [&[u8]; 3] {
+    fn len(&self) -> usize {
+        self.iter().map(|piece| piece.len()).sum()
+    }
+
+    fn copy<const N: usize>(&self, mut at: usize, to: &mut [u8; N]) -> usize {
+        let mut done = 0;
+        for piece in self {
+            let from = piece.get(at..).unwrap_or_default();
+            let count = from.len().min(N - done);
+            to[done..done + count].copy_from_slice(&from[..count]);
+            done += count;
+            at = at.saturating_sub(piece.len());
+            if done == N {
+                break;
+            }
+        }
+        done
+    }
+}
+
+struct Machine<D> {
+    data: D,
     wire_len: u32,
     a: u32,
     x: u32,
     scratch: [u32; SCRATCH_WORDS],
 }
 
-impl Machine<'_> {
+impl<D: Data> Machine<D> {
     /// Runs to a return instruction; `None` if the program fails.
     fn run(mut self, program: &Program) -> Option<u32> {
         let (insns, ops) = (program.insns(), program.ops());
@@ -102,7 +167,12 @@ impl Machine<'_> {
             Address::V6 => test.offset as usize,
             Address::V6Indirect => test.offset as usize + self.x as usize,
         };
-        test.set.judge_v6(self.data.get(at..)?)
+        if at > self.data.len() {
+            return None;
+        }
+        let mut address = [0; 16];
+        let count = self.data.copy(at, &mut address);
+        test.set.judge_v6(&address[..count])
     }
 
     fn operand(&self, operand: Operand, insn: Insn) -> u32 {
@@ -116,11 +186,51 @@ impl Machine<'_> {
     fn load(&self, k: u32, x: u32, size: u8) -> Option<u32> {
         let at = k as usize + x as usize;
         Some(match size {
-            1 => u32::from(*self.data.get(at)?),
-            2 => u32::from(u16::from_be_bytes(
-                self.data.get(at..at + 2)?.try_into().ok()?,
-            )),
-            _ => u32::from_be_bytes(self.data.get(at..at + 4)?.try_into().ok()?),
+            1 => u32::from(self.data.bytes::<1>(at)?[0]),
+            2 => u32::from(u16::from_be_bytes(self.data.bytes(at)?)),
+            _ => u32::from_be_bytes(self.data.bytes(at)?),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Names, libpcap};
+    use weir_packet::LinkType;
+
+    /// A packet cut in three at any two places has the verdict of the whole, also if it ends early.
+    #[test]
+    fn pieces_are_judged_as_the_whole() {
+        let mut packet = vec![
+            2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 0x08, 0x00, 0x45, 0, 0, 44,
+        ];
+        packet.extend([0, 0, 0, 0, 64, 6, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]);
+        packet.extend([0x1f, 0x90, 1, 0xbb, 0, 0, 0, 1, 0, 0, 0, 2, 0x50, 2, 0, 0]);
+        let names = Names::from(false);
+        for expression in [
+            "tcp dst port 443 and host 10.0.0.2",
+            "tcp[tcpflags] & tcp-syn != 0 and ip[2:4] = 0x002c0000",
+            "ether host 2:0:0:0:0:2 and less 60",
+            "not ip6 and ether[11:4] != 0",
+        ] {
+            let program = libpcap::compile_with(expression, LinkType::ETHERNET, &names)
+                .expect("the expression makes sense");
+            for end in 0..=packet.len() {
+                let whole = &packet[..end];
+                let expected = run(&program, whole, 50);
+                assert!(end < packet.len() || expected != 0, "{expression}");
+                for second in 0..=end {
+                    for first in [0, second / 3, second] {
+                        let pieces = [&whole[..first], &whole[first..second], &whole[second..]];
+                        assert_eq!(
+                            run_in_pieces(&program, pieces, 50),
+                            expected,
+                            "{expression}"
+                        );
+                    }
+                }
+            }
+        }
     }
 }

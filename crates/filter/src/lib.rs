@@ -3,6 +3,7 @@
 
 mod error;
 mod graph;
+mod inside;
 pub mod interpreter;
 #[allow(unsafe_code)]
 pub mod libpcap;
@@ -14,6 +15,8 @@ pub mod sets;
 mod simplify;
 
 pub use error::Error;
+pub use inside::InnerFilter;
+pub use names::keep;
 pub use native::Native;
 pub use program::{Insn, Program};
 pub use sets::{AddressSet, Names, Sets};
@@ -22,6 +25,7 @@ pub use simplify::simplify;
 use std::borrow::Cow;
 use std::sync::OnceLock;
 
+use weir_packet::flow::Reframed;
 use weir_packet::{Frame, LinkType, Matcher};
 
 /// Largest number of frames that one call judges: the bits of a verdict mask.
@@ -143,6 +147,26 @@ impl Filter {
             mask | u64::from(interpreter::run(&self.program, frame.data, frame.wire_len) != 0)
                 << index
         })
+    }
+}
+
+impl Filter {
+    /// Whether the innermost packet of `frame` matches, of which this filter is for the link type. **Cost**: as of
+    /// [`Self::matches`] if the packet is one piece of the frame, else a run of the interpreter.
+    #[must_use]
+    pub fn matches_inside(&self, packet: &Reframed<'_>, frame: &Frame<'_>) -> bool {
+        let wire_len = packet.wire_len(frame);
+        match packet.contiguous() {
+            Some(data) => {
+                let inner = Frame {
+                    data,
+                    wire_len,
+                    interface: frame.interface,
+                };
+                self.matches(std::slice::from_ref(&inner)) != 0
+            }
+            None => interpreter::run_in_pieces(&self.program, packet.pieces(), wire_len) != 0,
+        }
     }
 }
 

@@ -10,6 +10,7 @@ use std::net::Ipv6Addr;
 use std::ops::Range;
 
 use crate::Error;
+use weir_packet::flow::Keep;
 
 /// Refuses an expression in which a name would be looked up. Names of ports, protocols and kinds of frames are local, and
 /// are allowed.
@@ -30,6 +31,32 @@ pub(crate) fn check(expression: &str) -> Result<Option<&str>, Error> {
 /// Returns the sets of addresses that an expression names.
 pub(crate) fn sets(expression: &str) -> Vec<SetWord<'_>> {
     read(expression).sets
+}
+
+/// The headers at which an expression looks itself. Such headers stay where they are if packets are judged without the headers
+/// around them.
+///
+/// `vlan`, `mpls`, `pppoed` and `pppoes` look at tags, as bytes of `ether` and `link` do; `ah`, `protochain`, `ip6 proto`, `proto`
+/// alone, and bytes of `ip6` look at extension headers.
+pub fn keep(expression: &str) -> Keep {
+    let mut keep = Keep::default();
+    let (mut before, mut at) = ("", 0);
+    while at < expression.len() {
+        let (token, length) = token(&expression[at..]);
+        let text = &expression[at..at + length];
+        at += length;
+        if token == Token::Space {
+            continue;
+        }
+        keep.tags |= matches!(text, "vlan" | "mpls" | "pppoed" | "pppoes")
+            || text == "[" && matches!(before, "ether" | "link");
+        keep.extensions |= matches!(text, "ah" | "protochain")
+            || text == "[" && before == "ip6"
+            || text == "proto"
+                && (before == "ip6" || !matches!(keyword(before), Some(Keyword::Protocol(_))));
+        before = text;
+    }
+    keep
 }
 
 /// A set of addresses named in an expression, `@NAME`.
@@ -574,6 +601,31 @@ mod tests {
         refused("host \\tcp", "tcp", "host");
         refused("host 10.0.0.1.example", "10.0.0.1.example", "host");
         refused("host tcp-server", "tcp-server", "host");
+    }
+
+    #[test]
+    fn an_expression_that_looks_at_a_header_itself_keeps_it() {
+        for (expression, tags, extensions) in [
+            ("tcp port 443", false, false),
+            ("host vlan.example or port 7", false, false),
+            ("vlan 7 and tcp", true, false),
+            ("mpls or not (pppoes)", true, false),
+            ("ether[12:2] = 0x8100", true, false),
+            ("ether proto 0x88cc or ether host 2:0:0:0:0:1", false, false),
+            ("ip6[6] = 44", false, true),
+            ("ip6 proto 44", false, true),
+            ("proto 51", false, true),
+            ("ah and vlan", true, true),
+            ("ip proto 6 and ip[9] = 6 and tcp[13] = 2", false, false),
+            ("ip6 protochain 6", false, true),
+        ] {
+            let found = super::keep(expression);
+            assert_eq!(
+                (found.tags, found.extensions),
+                (tags, extensions),
+                "{expression}"
+            );
+        }
     }
 
     #[test]

@@ -4,7 +4,7 @@ use crate::captures::{marks_lines, standing_line};
 use crate::errors::{create_words, io_words};
 use crate::faults::{
     LiveFaults, blocks_left_out_line, fault_line, left_out_line, left_out_words, longer_line,
-    lost_before_lines, misfit_lines, part_line,
+    lost_before_lines, misfit_lines, part_line, unmatched_line,
 };
 use crate::numbers::{counted, grouped, packets};
 use crate::ports;
@@ -93,6 +93,9 @@ impl Listener {
                 misfits,
                 select,
             } => remarks(misfit_lines(name, *layout, select, misfits)),
+            Event::Unmatched { expression, around } => {
+                remarks(vec![unmatched_line(expression, around)])
+            }
             Event::Copied { name, layout } if self.has_files => {
                 remarks(left_out_line(name, layout).into_iter().collect())
             }

@@ -6,10 +6,12 @@ use std::path::Path;
 use weir_engine::name::interface_of;
 use weir_engine::provenance::holds_only;
 use weir_engine::records::{Damaged, uncounted_words};
+use weir_packet::flow::Around;
 use weir_packet::savefile::carried::LeftOut;
 use weir_packet::savefile::{Fault, Layout, MAX_TEXT};
 use weir_pipeline::SourceFault;
 use weir_pipeline::reader::{Report, SourceError};
+use weir_pipeline::select::shortened;
 use weir_pipeline::select::{Misfit, Select};
 
 /// Line about a source that failed: its place, the cause, and the packets delivered before.
@@ -165,6 +167,44 @@ pub fn misfit_lines(
         ))
     };
     misfits.iter().filter_map(line).collect()
+}
+
+/// Line about an expression that matched nothing because of the headers around the packets, with a form that matches.
+pub fn unmatched_line(expression: &str, around: &Around) -> String {
+    let Around {
+        tags,
+        labels,
+        pppoe,
+        other,
+        extensions,
+        tunnel,
+    } = *around;
+    let named = [
+        (tags > 0, "VLAN tags"),
+        (labels > 0, "MPLS labels"),
+        (pppoe, "PPPoE"),
+        (other, "SNAP or a pseudo-wire"),
+        (extensions, "extension headers"),
+    ];
+    let after: Vec<&str> = named
+        .iter()
+        .filter_map(|(is, name)| is.then_some(*name))
+        .collect();
+    let place = match (after.as_slice(), tunnel) {
+        ([], _) => "in tunnels".to_owned(),
+        (after, true) => format!("in tunnels, after {}", after.join(" and ")),
+        (after, false) => format!("after {}", after.join(" and ")),
+    };
+    let words = std::iter::repeat_n("vlan and ", tags.into())
+        .chain(std::iter::repeat_n("mpls and ", labels.into()))
+        .chain(pppoe.then_some("pppoes and "));
+    let own: String = words.collect();
+    // libpcap has words for tags, labels and PPPoE only.
+    let form = match other || extensions || tunnel || own.is_empty() {
+        true => String::new(),
+        false => format!("'{own}({})' or ", shortened(expression.trim())),
+    };
+    format!("nothing matched, but packets {place} would: {form}--inner finds them")
 }
 
 /// Messages on packets that the source itself counts as lost when it was captured. They are not an

@@ -19,6 +19,7 @@ use weir_measure::health;
 use weir_measure::{By, Config, KeyKind, SharedTables, Sketch, Unfit, Windowing};
 use weir_memory::{Policy, Request};
 use weir_packet::addresses::Addresses;
+use weir_packet::flow::Tunnels;
 use weir_packet::savefile::MAX_SNAPLEN;
 use weir_pipeline::measuring::{Design, Distribute, Settings};
 
@@ -75,8 +76,8 @@ pub struct Options {
     pub cpus: Vec<usize>,
     /// Number of packets per batch.
     pub batch: usize,
-    /// Whether the flow key is read inside tunnels.
-    pub inner: bool,
+    /// Tunnels inside which the flow key is read, if at all.
+    pub inner: Option<Tunnels>,
     /// Whether processing times are recorded.
     pub timing: bool,
     /// Parts of the health of the traffic to examine.

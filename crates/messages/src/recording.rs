@@ -236,6 +236,7 @@ impl Options {
                 resolve: self.resolve,
                 sets: self.sets.clone(),
             },
+            inner: selection.inner,
             mode: self.mode,
             reserve: self.reserve,
             rewrite: Rewrite::default(),

@@ -9,12 +9,15 @@ mod ip;
 pub(crate) mod link;
 mod offsets;
 mod parse;
+mod reframe;
 pub(crate) mod tunnel;
 mod wlan;
 
 pub use hash::{FlowHash, Hasher, ShortHasher};
 pub use offsets::Offsets;
-pub use parse::{Headers, Inside, Parser, PlainHeaders, Usual};
+pub use parse::{Headers, Parser, PlainHeaders, Usual};
+pub use reframe::{Around, InnerLink, Keep, Reframed};
+pub use tunnel::{MOST_VXLAN_PORTS, Tunnels};
 
 /// Kinds of extension headers, a bit each: see [`Headers::extensions`]. **Source**: RFC 8200, section 4; RFC 4302.
 pub mod extensions {

@@ -82,6 +82,7 @@ impl<'a> Transport<'a> {
             ip,
             transport,
             extensions,
+            ..
         } = headers;
         // The bytes are a part of the frame, and the rest of the frame is as long on the wire.
         let front = ip.as_ptr().addr() - frame.data.as_ptr().addr();

@@ -4,8 +4,9 @@ mod flow_support;
 mod line_support;
 
 use flow_support::{cases, oracle};
-use weir_packet::LinkType;
-use weir_packet::flow::{FlowKey, NoKey, Parser};
+use line_support::build::{cat, ether, hex, ip4, ip6, udp};
+use weir_packet::flow::{Around, InnerLink, Keep, MOST_VXLAN_PORTS, Parser, Tunnels};
+use weir_packet::{Frame, LinkType};
 
 #[test]
 fn every_header_and_tunnel_has_its_key() {
@@ -48,141 +49,153 @@ fn frames_cut_anywhere_have_the_key_so_far_or_none() {
     }
 }
 
-/// The bytes inside a tunnel make a frame with the same key.
+/// The innermost packet alone has the same key, and nothing between its headers.
 #[test]
 fn the_innermost_packet_is_the_one_that_has_the_key() {
     let mut entered = 0;
     for case in cases::all() {
         let [outer, inner] =
             [false, true].map(|inner| Parser::new(case.link, inner).expect("it has keys"));
-        assert_eq!(
-            outer.innermost(&case.data),
-            None,
-            "{}: nobody looks into tunnels",
-            case.name
-        );
-        match inner.innermost(&case.data) {
-            None => assert_eq!(case.inner, case.outer, "{}", case.name),
-            Some((link, data)) => {
-                entered += 1;
-                let alone =
-                    Parser::new(link, false).expect("what is inside has a link type with keys");
-                assert_eq!(alone.key(data), case.inner, "{}", case.name);
-                assert!(
-                    data.len() < case.data.len()
-                        && case.data.as_ptr_range().contains(&data.as_ptr())
-                );
-            }
+        let nothing = outer.reframed(&case.data, Keep::default());
+        assert!(nothing.is_none(), "{}: nobody looks inside", case.name);
+        oracle::reframed(case.link, &case.data);
+        if inner.reframed(&case.data, Keep::default()).is_some() {
+            entered += 1;
+        } else {
+            assert_eq!(case.inner, case.outer, "{}", case.name);
         }
     }
-    assert!(entered > 20, "{entered}");
+    assert!(entered > 50, "{entered}");
 }
 
-/// One field at a time, at its offset in RFC 791, RFC 8200 and RFC 768.
+/// Tags, and what an expression about them is told.
 #[test]
-fn every_field_is_read_where_it_is() {
-    let frame = line_support::build::hex(
-        "00005e005302 00005e005301 0800
-         45 00 0020 0001 4000 40 11 0000 01020304 05060708
-         090a 0b0c 000c 0000 00000000",
-    );
-    let key = Parser::new(LinkType::ETHERNET, false)
-        .expect("it has keys")
-        .key(&frame)
-        .expect("a key");
-    assert_eq!(
-        (key.src[..4].to_vec(), key.dst[..4].to_vec()),
-        (vec![1, 2, 3, 4], vec![5, 6, 7, 8])
-    );
-    assert_eq!(
-        (key.sport, key.dport, key.proto, key.family),
-        (0x090a, 0x0b0c, 17, 4)
-    );
-    assert_eq!(
-        (key.flags, key.ports()),
-        (FlowKey::HAS_PORTS, Some((0x090a, 0x0b0c)))
-    );
-    let address = |last| {
-        std::net::IpAddr::from(if last == 4 {
-            [1, 2, 3, 4]
-        } else {
-            [5, 6, 7, 8]
-        })
+fn headers_that_are_left_out_are_named() {
+    let [tagged, twice, labelled, pppoe] = [
+        "8100 0064 0800",
+        "88a8 0064 8100 0001 86dd",
+        "8847 00010040 00020140",
+        "8864 1100 0001 0000 0021",
+    ];
+    let expected = |tags, labels, pppoe| Around {
+        tags,
+        labels,
+        pppoe,
+        ..Around::default()
     };
-    assert_eq!(
-        (key.source(), key.destination()),
-        (Some(address(4)), Some(address(8)))
-    );
-}
-
-#[test]
-fn steps_are_bounded() {
-    let parser = Parser::new(LinkType::ETHERNET, true).expect("it has keys");
-    let mut tags = line_support::build::hex("00005e005302 00005e005301");
-    (0..10_000).for_each(|_| tags.extend([0x81, 0, 0, 1]));
-    assert_eq!(parser.key(&tags), Err(NoKey::Malformed));
-    let labels = line_support::build::ether(0x8847, &[0; 40_000]);
-    assert_eq!(parser.key(&labels), Err(NoKey::Malformed));
-    let key = |parser: &Parser, head: &[u8], shims: &[u8], last: &[u8]| {
-        let datagram = line_support::build::ip4(17, &line_support::build::udp(4));
-        parser.key(&[head, shims, last, &datagram].concat())
-    };
-    let addresses = &tags[..12];
-    let [ethernet, mpls] =
-        [LinkType::ETHERNET, LinkType::MPLS].map(|link| Parser::new(link, false).expect("keys"));
-    for shims in [0, 1, 2, 29, 30, 31, 32, 33] {
-        let expected = if shims <= 32 {
-            Ok(cases::ports(cases::four(17), 5300, 40_000))
-        } else {
-            Err(NoKey::Malformed)
-        };
-        let tagged = key(
-            &ethernet,
-            addresses,
-            &[0x81, 0, 0, 1].repeat(shims),
-            &[8, 0],
-        );
-        assert_eq!(tagged, expected, "{shims} tags");
-        let Some(more) = shims.checked_sub(1) else {
-            continue;
-        };
-        let labels = [&[0, 0, 0x10, 64].repeat(more)[..], &[0, 0, 0x11, 64]].concat();
+    let (four, six) = (ip4(17, &udp(4)), ip6(17, &udp(4)));
+    let macs = hex("00005e005302 00005e005301");
+    for (head, packet, around) in [
+        (tagged, &four, expected(1, 0, false)),
+        (twice, &six, expected(2, 0, false)),
+        (labelled, &four, expected(0, 2, false)),
+        (pppoe, &four, expected(0, 0, true)),
+    ] {
+        let frame = cat(&[&macs, &hex(head), packet]);
+        let parser = Parser::new(LinkType::ETHERNET, true).expect("it has keys");
+        let bare = parser
+            .reframed(&frame, Keep::default())
+            .expect("there is something around");
+        let kind = if packet[0] >> 4 == 4 { "0800" } else { "86dd" };
         assert_eq!(
-            key(
-                &ethernet,
-                &[addresses, &[0x88, 0x47]].concat(),
-                &labels,
-                &[]
-            ),
-            expected,
-            "{shims} labels"
+            bare.pieces().concat(),
+            cat(&[&macs, &hex(kind), packet]),
+            "{head}"
         );
-        assert_eq!(
-            key(&mpls, &[], &labels, &[]),
-            expected,
-            "{shims} labels and no link header"
-        );
+        assert_eq!((bare.link, bare.around), (InnerLink::Own, around), "{head}");
+        let whole = Frame {
+            data: &frame,
+            wire_len: frame.len() as u32 + 100,
+            interface: 0,
+        };
+        assert_eq!(bare.wire_len(&whole), 14 + packet.len() as u32 + 100);
+        let keep = Keep {
+            tags: true,
+            extensions: false,
+        };
+        assert!(parser.reframed(&frame, keep).is_none(), "{head}");
     }
-    // Sixteen extension headers are walked; the number of the seventeenth is the protocol.
-    let chain = |headers: usize| {
-        let mut payload = [60u8, 0, 0, 0, 0, 0, 0, 0].repeat(headers - 1);
-        payload.extend([17, 0, 0, 0, 0, 0, 0, 0]);
-        payload.extend(line_support::build::udp(4));
-        parser.key(&line_support::build::ether(
-            0x86dd,
-            &line_support::build::ip6(60, &payload),
-        ))
-    };
-    assert_eq!(chain(16), Ok(cases::ports(cases::six(17), 5300, 40_000)));
-    assert_eq!(chain(17), Ok(cases::six(60)));
 }
 
+/// Frames without IP lose their tags too.
 #[test]
-fn other_link_types_have_no_keys() {
-    for link in [8, 147, 247, 9999] {
-        assert!(
-            Parser::new(LinkType(link), false).is_none(),
-            "link type {link}"
-        );
+fn a_tagged_frame_without_ip_is_itself_without_tags() {
+    let arp = ether(0x0806, &[7; 28]);
+    let tagged = cat(&[&arp[..12], &hex("88a8 0001 8100 0002"), &arp[12..]]);
+    let cooked = |kind: &str, tags: &str| {
+        cat(&[
+            &hex("0000 0001 0006 00005e005301 0000"),
+            &hex(kind),
+            &hex(tags),
+            &[7; 28],
+        ])
+    };
+    let cooked2 = |kind: &str, tags: &str| {
+        cat(&[
+            &hex(kind),
+            &hex("0000 00000003 0001 04 06 00005e005301 0000"),
+            &hex(tags),
+            &[7; 28],
+        ])
+    };
+    for (link, frame, expected) in [
+        (LinkType::ETHERNET, tagged, arp),
+        (
+            LinkType::LINUX_SLL,
+            cooked("8100", "0001 0806"),
+            cooked("0806", ""),
+        ),
+        (
+            LinkType::LINUX_SLL2,
+            cooked2("8100", "0001 0806"),
+            cooked2("0806", ""),
+        ),
+    ] {
+        let parser = Parser::new(link, true).expect("it has keys");
+        let bare = parser
+            .reframed(&frame, Keep::default())
+            .expect("it has tags");
+        assert_eq!(bare.pieces().concat(), expected, "{link:?}");
     }
+}
+
+/// A later fragment keeps the header that says so; a first one has its ports in their place.
+#[test]
+fn headers_before_the_transport_are_left_out() {
+    let options = hex("2c 00 01 04 00000000");
+    let fragment = |offset: &str| cat(&[&hex("11 00"), &hex(offset), &hex("00000001")]);
+    for (offset, expected) in [
+        ("0001", ip6(17, &udp(4))),
+        ("0009", ip6(44, &cat(&[&fragment("0009"), &udp(4)]))),
+    ] {
+        let packet = ip6(0, &cat(&[&options, &fragment(offset), &udp(4)]));
+        let parser = Parser::new(LinkType::RAW, true).expect("it has keys");
+        let bare = parser
+            .reframed(&packet, Keep::default())
+            .expect("it has extension headers");
+        assert_eq!(bare.pieces().concat(), expected, "{offset}");
+        assert!(bare.around.extensions && !bare.around.tunnel);
+    }
+}
+
+/// Other ports carry VXLAN if that is said, and the identifier of the network comes with the headers.
+#[test]
+fn vxlan_on_other_ports() {
+    let case = cases::all()
+        .into_iter()
+        .find(|case| case.name == "VXLAN")
+        .expect("there is such a case");
+    let mut data = case.data.clone();
+    data[36..38].copy_from_slice(&5000u16.to_be_bytes());
+    let plain = Parser::new(case.link, true).expect("it has keys");
+    assert_ne!(plain.key(&data), case.inner);
+    let tunnels = Tunnels::with_vxlan(&[7, 5000]).expect("two ports");
+    let told = Parser::inside(case.link, Some(tunnels)).expect("it has keys");
+    for (parser, data) in [(told, &data), (told, &case.data), (plain, &case.data)] {
+        assert_eq!(parser.key(data), case.inner);
+        let headers = parser.headers(data).expect("it has a key");
+        assert_eq!(headers.vni, Some(1));
+    }
+    assert_eq!(Tunnels::with_vxlan(&[0]), None);
+    assert_eq!(Tunnels::with_vxlan(&[1; MOST_VXLAN_PORTS + 1]), None);
 }

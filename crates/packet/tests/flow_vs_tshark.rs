@@ -57,6 +57,8 @@ fn printed(frames: &[(LinkType, Vec<u8>)], form: &[&str]) -> String {
     }
     let mut command = Command::new("tshark");
     command.args(["-n", "-r", "-"]).args(form);
+    // Linux' port of VXLAN, which tshark takes for it only if told.
+    command.args(["-d", "udp.port==8472,vxlan"]);
     // Each frame is read alone: nothing is reassembled from several frames.
     for preference in [
         "ip.defragment:FALSE",

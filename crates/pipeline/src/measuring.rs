@@ -41,6 +41,7 @@ use timing::Timing;
 use weir_io::{Chunk, Input};
 use weir_measure::health::Report;
 use weir_measure::{Aggregate, Arrivals, Config, Spares, State, Window};
+use weir_packet::flow::Tunnels;
 use weir_packet::savefile::Layout;
 use worker::{Closed, Piece, Worker};
 
@@ -73,8 +74,8 @@ pub enum Distribute {
 /// Settings of a measurement.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Whether the flow key is read inside tunnels.
-    pub inner: bool,
+    /// Tunnels inside which the flow key is read, if at all.
+    pub inner: Option<Tunnels>,
     /// Settings of the counters.
     pub config: Arc<Config>,
     /// Way in which packets reach the workers.
@@ -97,7 +98,7 @@ impl Default for Settings {
     /// All packets, counted by the default [`Config`], in batches of 32, by a worker per processor.
     fn default() -> Self {
         Self {
-            inner: false,
+            inner: None,
             config: Arc::default(),
             design: Design::default(),
             distribute: Distribute::default(),

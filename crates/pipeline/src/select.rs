@@ -6,6 +6,7 @@
 
 mod span;
 mod tunnels;
+mod unmatched;
 
 use crate::bits::Bits;
 use crate::{PlanError, Slow, With, threads};
@@ -14,8 +15,11 @@ pub use span::{Span, seconds};
 use std::borrow::Cow;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use tunnels::{Inside, Tunnels};
-use weir_filter::{Error, Filter, MAX_BATCH, Names, Program, libpcap};
+use tunnels::{Inside, Verdicts};
+use unmatched::Search;
+pub use unmatched::Unmatched;
+use weir_filter::{Error, Filter, Names, Program, libpcap};
+use weir_packet::flow::{Keep, Tunnels};
 use weir_packet::list::List;
 use weir_packet::savefile::{Direction, Format, Layout};
 use weir_packet::{Frame, LinkType};
@@ -33,8 +37,9 @@ pub struct Selection {
     pub behind_tags: bool,
     /// Whether the packets that do not match are kept instead.
     pub invert: bool,
-    /// Whether the innermost packet of a tunnel is judged, not the packet around it.
-    pub inner: bool,
+    /// Tunnels into which is looked, if the innermost packets of frames are judged: those inside tags, labels, PPPoE and tunnels, and
+    /// without extension headers. `None` if frames are judged as they are.
+    pub inner: Option<Tunnels>,
     /// Times of the packets kept. A run with times judges before the [proof](crate::stages).
     pub span: Span,
     /// Expressions over the packets kept, each with its own output.
@@ -83,6 +88,9 @@ pub fn check(expression: &str, names: &Names) -> Result<(), Error> {
 pub struct Select {
     selection: Selection,
     limits: Limits,
+    /// Headers at which each expression looks itself: first the main expression, then the splits.
+    keeps: Vec<Keep>,
+    search: Search,
     /// Filters made so far: one set for each link type and direction, for any number of interfaces. If no expression asks for the
     /// direction, both directions share a set.
     made: Mutex<Vec<Made>>,
@@ -172,17 +180,16 @@ fn matches(filter: &Sense<Filter>, frames: &[Frame<'_>]) -> u64 {
     filter.as_ref().map_or(0, |filter| filter.matches(frames))
 }
 
-/// Returns the mask of frames that match the main expression, or that of a split. Packets inside `tunnels` are judged in place of
-/// the outer frames.
+/// Returns the mask of frames that match the main expression, or that of a split. `inside` has the verdicts on innermost packets.
 #[inline]
 fn matched(
     filters: &Filters,
     frames: &[Frame<'_>],
-    tunnels: Option<&Tunnels<'_>>,
+    inside: Option<&Verdicts>,
     split: Option<usize>,
 ) -> u64 {
     let verdicts = matches(filters.filter(split), frames);
-    tunnels.map_or(verdicts, |tunnels| tunnels.correct(verdicts, split))
+    inside.map_or(verdicts, |inside| inside.correct(verdicts))
 }
 
 /// Notes the frames of `mask` for which the main expression, or that of a split, makes no sense.
@@ -190,11 +197,11 @@ fn matched(
 fn note_misfits(
     part: &mut Selected,
     filters: &Filters,
-    tunnels: Option<&Tunnels<'_>>,
+    inside: Option<&Verdicts>,
     split: Option<usize>,
     mask: u64,
 ) {
-    let outside = mask & !tunnels.map_or(0, Tunnels::mask);
+    let outside = mask & !inside.map_or(0, |inside| inside.mask);
     if filters.filter(split).is_err() && outside != 0 {
         let packets = outside.count_ones().into();
         Misfit::add(
@@ -206,9 +213,9 @@ fn note_misfits(
             },
         );
     }
-    if let Some(tunnels) = tunnels {
-        tunnels
-            .misfits(mask, split)
+    if let Some(inside) = inside {
+        inside
+            .misfits(mask, filters.link, split)
             .for_each(|misfit| Misfit::add(&mut part.misfits, misfit));
     }
 }
@@ -293,17 +300,11 @@ pub struct SelectPlan {
     big_endian: bool,
     /// Programs made so far for sections in the other byte order.
     other: Programs,
-    /// Judges of the packets inside tunnels, if these are judged.
+    /// Judges of the innermost packets, if these are judged.
     inside: Option<Inside>,
 }
 
 impl SelectPlan {
-    /// Returns the innermost packets of the tunnels among these frames, if the selection judges them.
-    #[inline]
-    fn tunnels<'a>(&'a self, frames: &[Frame<'a>]) -> Option<Tunnels<'a>> {
-        self.inside.as_ref().map(|inside| inside.tunnels(frames))
-    }
-
     /// Whether packets of this layout can match.
     pub fn fits(&self) -> bool {
         self.fits
@@ -330,6 +331,8 @@ pub struct Selected {
     pub splits: Vec<SplitSums>,
     /// Packets for which an expression makes no sense.
     pub misfits: Vec<Misfit>,
+    /// Search for packets that would match without the headers around them.
+    pub unmatched: Unmatched,
 }
 
 /// Sums over the packets of one split in a piece of the source.
@@ -377,17 +380,34 @@ impl Selected {
         next.misfits
             .into_iter()
             .for_each(|misfit| Misfit::add(&mut self.misfits, misfit));
+        self.unmatched.append(next.unmatched);
     }
 }
 
 impl Select {
     /// Makes the filter for `selection`. Nothing is compiled yet.
     pub fn new(selection: Selection) -> Self {
+        let expressions = std::iter::once(&selection.expression).chain(&selection.splits);
+        let keeps = expressions
+            .map(|expression| weir_filter::keep(expression))
+            .collect();
+        let has_expression = !selection.expression.trim().is_empty();
+        let looks = has_expression
+            && !selection.invert
+            && !selection.behind_tags
+            && selection.inner.is_none();
         Self {
             limits: Limits::new(&selection.span),
             selection,
+            keeps,
+            search: Search::new(looks),
             made: Mutex::default(),
         }
+    }
+
+    /// Returns the headers at which the main expression or a split's expression looks itself.
+    fn keep(&self, split: Option<usize>) -> Keep {
+        self.keeps[split.map_or(0, |split| split + 1)]
     }
 
     /// Returns the same filter with another expression, to [take its place](crate::stages::Stages::replace). The new one is
@@ -435,7 +455,7 @@ impl Select {
 
     /// Whether a kernel program for the expression alone rejects no packet that this filter keeps.
     pub fn suits_a_filter_before(&self) -> bool {
-        !self.selection.invert && !self.selection.inner
+        !self.selection.invert && self.selection.inner.is_none()
     }
 
     /// Returns the meaning of the names in the expressions.
@@ -520,10 +540,10 @@ impl Select {
     pub fn kept(&self, plan: &SelectPlan, frames: &[Frame<'_>]) -> u64 {
         let filters = |frame: &Frame<'_>| &plan.here.by_interface[frame.interface as usize];
         match frames.first() {
-            Some(first) if plan.here.uniform => self.counted_verdicts(filters(first), frames),
+            Some(first) if plan.here.uniform => self.counted_verdicts(plan, filters(first), frames),
             _ => {
                 let one = |(i, frame)| {
-                    self.counted_verdicts(filters(frame), core::slice::from_ref(frame)) << i
+                    self.counted_verdicts(plan, filters(frame), core::slice::from_ref(frame)) << i
                 };
                 frames.iter().enumerate().map(one).sum()
             }
@@ -635,7 +655,7 @@ impl Select {
                 link
             }
         };
-        let inside = if self.selection.inner {
+        let inside = if self.selection.inner.is_some() {
             &tunnels::LINKS[..]
         } else {
             &[]
@@ -654,24 +674,48 @@ impl Select {
 
     /// Returns the result of [`Self::verdicts`], and counts packets for which the expression makes no sense.
     #[inline]
-    fn counted_verdicts(&self, filters: &Filters, frames: &[Frame<'_>]) -> u64 {
-        if filters.main.is_err() {
-            filters
-                .misfits
-                .fetch_add(frames.len() as u64, Ordering::Relaxed);
+    fn counted_verdicts(&self, plan: &SelectPlan, filters: &Filters, frames: &[Frame<'_>]) -> u64 {
+        let inside = self.inside_of(plan, filters, frames, None);
+        if filters.main.is_err() || inside.is_some() {
+            self.count_misfits(filters, inside.as_ref(), frames.len());
         }
-        self.verdicts(filters, frames, None)
+        let mask = self.verdicts(filters, frames, inside.as_ref());
+        if self.search.goes_on() {
+            self.search_proven(filters, frames, mask);
+        }
+        mask
+    }
+
+    /// Counts packets for which the main expression makes no sense.
+    #[cold]
+    fn count_misfits(&self, filters: &Filters, inside: Option<&Verdicts>, count: usize) {
+        let mut part = Selected::default();
+        note_misfits(&mut part, filters, inside, None, ones(count));
+        for Misfit { link, packets, .. } in part.misfits {
+            let made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(made) = made.iter().find(|made| made.link == link) {
+                made.filters.misfits.fetch_add(packets, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Returns the verdicts on innermost packets, if these are judged.
+    #[inline]
+    fn inside_of(
+        &self,
+        plan: &SelectPlan,
+        filters: &Filters,
+        frames: &[Frame<'_>],
+        split: Option<usize>,
+    ) -> Option<Verdicts> {
+        let inside = plan.inside.as_ref()?;
+        Some(inside.judge(filters, frames, split, self.keep(split)))
     }
 
     /// Returns the mask of frames, all of one link type, that are kept: bit i for frame i.
     #[inline]
-    fn verdicts(
-        &self,
-        filters: &Filters,
-        frames: &[Frame<'_>],
-        tunnels: Option<&Tunnels<'_>>,
-    ) -> u64 {
-        let matched = matched(filters, frames, tunnels, None);
+    fn verdicts(&self, filters: &Filters, frames: &[Frame<'_>], inside: Option<&Verdicts>) -> u64 {
+        let matched = matched(filters, frames, inside, None);
         if self.selection.invert {
             !matched & ones(frames.len())
         } else {
@@ -771,12 +815,12 @@ impl Select {
         };
         let here = self.programs(layout, known)?;
         let known = before.and_then(|before| before.inside.as_ref());
-        let inside = || {
-            Inside::new(layout, known, |link, direction| {
+        let inside = |tunnels| {
+            Inside::new(layout, tunnels, known, |link, direction| {
                 self.filters(link, direction)
             })
         };
-        let inside = self.selection.inner.then(inside).transpose()?;
+        let inside = self.selection.inner.map(inside).transpose()?;
         let main = here.refused(None);
         let fits = main.is_none();
         // Interfaces described later may change the decision, but results given before the end cannot wait for them.
@@ -894,13 +938,15 @@ impl Select {
         part: &mut Selected,
         mut masks: Option<&mut Vec<Bits>>,
     ) -> u64 {
-        let tunnels = plan.tunnels(frames);
-        let tunnels = tunnels.as_ref();
-        let mask = self.verdicts(filters, frames, tunnels) & in_span;
+        let inside = self.inside_of(plan, filters, frames, None);
+        let mask = self.verdicts(filters, frames, inside.as_ref()) & in_span;
         part.passed += u64::from(mask.count_ones());
         part.filtered += u64::from((!mask & ones(frames.len())).count_ones());
         part.bytes += wire_bytes(mask, frames);
-        note_misfits(part, filters, tunnels, None, ones(frames.len()));
+        note_misfits(part, filters, inside.as_ref(), None, ones(frames.len()));
+        if self.search.goes_on() {
+            self.search(filters, (frames, in_span), mask, &mut part.unmatched);
+        }
         if filters.splits.is_empty() {
             return mask;
         }
@@ -910,8 +956,9 @@ impl Select {
             masks.resize_with(filters.splits.len(), Bits::default);
         }
         for i in 0..filters.splits.len() {
-            note_misfits(part, filters, tunnels, Some(i), mask);
-            let mask = matched(filters, frames, tunnels, Some(i)) & mask;
+            let inside = self.inside_of(plan, filters, frames, Some(i));
+            note_misfits(part, filters, inside.as_ref(), Some(i), mask);
+            let mask = matched(filters, frames, inside.as_ref(), Some(i)) & mask;
             let split = &mut part.splits[i];
             split.passed += u64::from(mask.count_ones());
             split.bytes += wire_bytes(mask, frames);
@@ -956,7 +1003,7 @@ mod tests {
             ] {
                 let select = Select::new(Selection {
                     expression: expression.into(),
-                    inner,
+                    inner: inner.then(Tunnels::default),
                     ..Selection::default()
                 });
                 assert_eq!(
@@ -978,7 +1025,7 @@ mod tests {
     fn a_layout_that_tells_no_direction_takes_none_from_others() {
         let select = Select::new(Selection {
             expression: "inbound".into(),
-            inner: true,
+            inner: Some(Tunnels::default()),
             ..Selection::default()
         });
         select

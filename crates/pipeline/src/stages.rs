@@ -12,7 +12,7 @@ use crate::{Consumer, PlanError, With};
 use std::sync::{Arc, Mutex, PoisonError};
 use weir_memory::changes::Changes;
 use weir_packet::Frame;
-use weir_packet::flow::Parser;
+use weir_packet::flow::{Parser, Tunnels};
 use weir_packet::list::List;
 use weir_packet::savefile::Layout;
 
@@ -40,8 +40,8 @@ struct Numbered {
 /// Notes taken of each packet, for a measurement or for batches that hold all packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Locate {
-    /// Whether flow keys are read inside tunnels.
-    pub inner: bool,
+    /// Tunnels inside which flow keys are read, if at all.
+    pub inner: Option<Tunnels>,
     /// Whether the timestamps are noted, as [`Times`].
     pub timed: bool,
 }
@@ -274,7 +274,7 @@ impl Consumer for Stages {
         let mut parsers = before.map_or_else(List::default, |before| before.parsers.clone());
         if let Some(Locate { inner, .. }) = self.locate {
             for interface in layout.interfaces.iter_from(parsers.len()) {
-                parsers.push(Parser::new(interface.link, inner));
+                parsers.push(Parser::inside(interface.link, inner));
             }
         }
         Ok(StagesPlan {

@@ -14,6 +14,7 @@ use weir_io::Input;
 use weir_io::output::{Output, Rotation};
 use weir_io::reserve::Reserve;
 use weir_measure::{By, Config, KeyKind, Sketch};
+use weir_packet::flow::Tunnels;
 use weir_packet::savefile::Format;
 use weir_pipeline::measuring::{Design, Settings};
 use weir_pipeline::select::{Select, Selection};
@@ -95,7 +96,7 @@ fn measuring_cost(
         _ => vec![KeyKind::FiveTuple, KeyKind::Src(24)],
     };
     let settings = Settings {
-        inner: true,
+        inner: Some(Tunnels::default()),
         config: Arc::new(Config {
             keys,
             by,

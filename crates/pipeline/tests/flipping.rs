@@ -11,6 +11,7 @@ use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use weir_measure::Config;
+use weir_packet::flow::Tunnels;
 use weir_packet::line::{Conversations, Style, write_line};
 use weir_pipeline::measuring::{Design, Settings};
 use weir_pipeline::survey::Survey;
@@ -161,7 +162,7 @@ fn a_file_that_changes_is_surveyed_and_measured_without_a_panic() {
 
 fn settings() -> Settings {
     Settings {
-        inner: true,
+        inner: Some(Tunnels::default()),
         config: Arc::new(Config {
             memory: 1 << 18,
             ..Config::default()

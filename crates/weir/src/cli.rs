@@ -9,6 +9,7 @@ mod filter;
 pub mod firewall;
 pub mod format;
 mod generate;
+mod inside;
 mod measure;
 pub mod names;
 pub mod query;
@@ -19,6 +20,7 @@ pub use capture::*;
 pub use dedup::DedupArgs;
 pub use filter::*;
 pub use generate::*;
+pub use inside::InnerArgs;
 pub use measure::*;
 pub use times::TimeArgs;
 

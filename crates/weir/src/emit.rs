@@ -19,6 +19,7 @@ use weir_io::sys::writer::Writer;
 use weir_messages::measured::BEYOND;
 use weir_packet::LinkType;
 use weir_packet::fields::Packet;
+use weir_packet::flow::Tunnels;
 use weir_packet::line::{Conversations, Style, write_line};
 use weir_packet::savefile::{Direction, Format, Layout, Record};
 use weir_packet::time::{Digits, Shape, Stamp, write_span};
@@ -38,8 +39,8 @@ pub struct Text {
     pub zone: Zone,
     /// Bytes of a packet to keep before it is printed; 0 keeps all.
     pub snaplen: u32,
-    /// Whether columns of IP and above belong to the packet in the innermost tunnel.
-    pub inner: bool,
+    /// Tunnels into which is looked, if columns of IP and above belong to the packet in the innermost one.
+    pub inner: Option<Tunnels>,
     /// Columns of rows, instead of lines.
     pub columns: Option<Columns>,
 }

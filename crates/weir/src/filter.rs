@@ -362,7 +362,7 @@ fn setup(
         expression: arguments.expression.clone().unwrap_or_default(),
         behind_tags: query.is_some_and(|query| query.selection.behind_tags),
         invert: arguments.invert,
-        inner: arguments.inner,
+        inner: arguments.inside.tunnels()?,
         span,
         splits: arguments.output.expressions(),
         names: arguments.names.names().clone(),
@@ -395,7 +395,10 @@ fn setup(
     let setup = Setup {
         selection,
         dedup: arguments.dedup.within,
-        firewall: firewall::stage(arguments.judging.rules.as_ref(), arguments.inner)?,
+        firewall: firewall::stage(
+            arguments.judging.rules.as_ref(),
+            arguments.inside.tunnels()?,
+        )?,
         main,
         splits,
         limit: arguments.stop_after,
@@ -475,7 +478,7 @@ fn lines(arguments: &FilterArgs) -> anyhow::Result<Option<Box<dyn Sink>>> {
         number,
         zone: Zone::new(arguments.utc),
         snaplen: arguments.output.snaplen,
-        inner: arguments.inner,
+        inner: arguments.inside.tunnels()?,
         columns: format.form().map(columns).transpose()?,
     };
     let flush_each = arguments.output.unbuffered || io::stdout().is_terminal();
@@ -485,8 +488,8 @@ fn lines(arguments: &FilterArgs) -> anyhow::Result<Option<Box<dyn Sink>>> {
 
 fn capture_request(arguments: &FilterArgs) -> CaptureRequest<'_> {
     let replaces = arguments.reloads();
-    // The kernel's filter sees the outer packet of a tunnel, and cannot be inverted.
-    let here = arguments.invert || arguments.inner;
+    // The kernel's filter sees the frame and not the packet inside, and cannot be inverted.
+    let here = arguments.invert || arguments.inside.inner;
     let expression = if here {
         ""
     } else {

@@ -47,6 +47,7 @@ use weir_firewall::rules::{Rule, RuleList, Unit};
 use weir_firewall::{CONNECTIONS, Classifier, Unreachable};
 use weir_messages::forwarding::refused;
 use weir_messages::refusals::Terms;
+use weir_packet::flow::Tunnels;
 use weir_pipeline::select::Selection;
 
 /// Runs the command.
@@ -350,7 +351,7 @@ fn policy_of(arguments: &FirewallArgs, changes: bool) -> anyhow::Result<Arc<Shar
 
 fn settings_of(judging: &JudgingArgs) -> anyhow::Result<RuleSettings> {
     Ok(RuleSettings {
-        inner: judging.inner,
+        inner: judging.inside.tunnels()?,
         seed: rules_file::seed()?,
         connections: judging.connections as usize,
     })
@@ -378,9 +379,9 @@ fn policy(
     ))
 }
 
-/// The firewall of `--rules`, one stage of a run of another command; `None` without such a file. Rules with `inner` judge the packet inside
-/// a tunnel.
-pub fn stage(rules: Option<&Name>, inner: bool) -> anyhow::Result<Option<Firewall>> {
+/// The firewall of `--rules`, one stage of a run of another command; `None` without such a file. With `inner`, rules judge the innermost
+/// packet of a frame.
+pub fn stage(rules: Option<&Name>, inner: Option<Tunnels>) -> anyhow::Result<Option<Firewall>> {
     let Some(rules) = RulesFile::of(rules, None) else {
         return Ok(None);
     };

@@ -43,6 +43,7 @@ use weir_engine::zone::Zone;
 use weir_io::sys;
 use weir_measure::health::Parts;
 use weir_measure::{By, Sketch, Window};
+use weir_messages::Refusal;
 use weir_messages::captures::interface;
 use weir_messages::measured::{Beside, LeftOut, time_lines, total};
 use weir_messages::measurement::{Options, check_queues, no_sketch, snaplen};
@@ -75,7 +76,7 @@ pub fn run_query(arguments: MeasureArgs, query: Arc<Query>) -> anyhow::Result<Ou
 }
 
 fn run_over(arguments: &MeasureArgs, query: Option<&Arc<Query>>) -> anyhow::Result<Outcome> {
-    let options = options(arguments);
+    let options = options(arguments)?;
     if arguments.sketch.is_some() && options.by.is_distinct() {
         return Err(no_sketch(options.by).into());
     }
@@ -121,6 +122,7 @@ fn run_over(arguments: &MeasureArgs, query: Option<&Arc<Query>>) -> anyhow::Resu
         expression: arguments.filter.clone(),
         names: arguments.names.names().clone(),
         behind_tags: query.is_some_and(|query| query.selection.behind_tags),
+        inner: arguments.inside.tunnels()?,
         // Windows are delivered as soon as they are complete.
         at_once: arguments.window.is_some(),
         splits: output.expressions(),
@@ -175,7 +177,10 @@ fn run_over(arguments: &MeasureArgs, query: Option<&Arc<Query>>) -> anyhow::Resu
     let mut run = Run::new(Setup {
         selection,
         dedup: arguments.dedup.within,
-        firewall: firewall::stage(arguments.judging.rules.as_ref(), false)?,
+        firewall: firewall::stage(
+            arguments.judging.rules.as_ref(),
+            arguments.inside.tunnels()?,
+        )?,
         measure: Some(settings),
         main: main.unwrap_or_default(),
         splits,
@@ -248,12 +253,12 @@ fn rows(arguments: &MeasureArgs) -> usize {
 }
 
 /// Options of the measurement for the arguments.
-fn options(arguments: &MeasureArgs) -> Options {
+fn options(arguments: &MeasureArgs) -> Result<Options, Refusal> {
     let merge = match (arguments.merge, arguments.no_merge) {
         (false, false) => None,
         (merge, _) => Some(merge),
     };
-    Options {
+    Ok(Options {
         keys: arguments.key.clone(),
         by: match arguments.by {
             ByArg::Packets => By::Packets,
@@ -307,7 +312,7 @@ fn options(arguments: &MeasureArgs) -> Options {
             .as_ref()
             .map_or(Vec::new(), |cpus| cpus.0.clone()),
         batch: arguments.batch.into(),
-        inner: arguments.inner,
+        inner: arguments.inside.tunnels()?,
         timing: arguments.stats,
         health: Parts {
             tcp: HealthArg::Tcp.is_in(&arguments.health),
@@ -317,7 +322,7 @@ fn options(arguments: &MeasureArgs) -> Options {
         merge,
         sort: arguments.sort,
         follow: arguments.follow,
-    }
+    })
 }
 
 struct Command<'a> {
@@ -616,10 +621,15 @@ fn capture_request(arguments: &MeasureArgs, shares: usize) -> CaptureRequest<'_>
         || !arguments.filter.trim().is_empty()
         || !output.split.is_empty();
     let writes_whole = output.writes() && output.snaplen == 0;
-    let whole = filters || arguments.inner || writes_whole;
+    let whole = filters || arguments.inside.inner || writes_whole;
     CaptureRequest {
         settings: capture::settings(&arguments.live),
-        expression: &arguments.filter,
+        // The kernel's filter sees the frame and not the packet inside.
+        expression: if arguments.inside.inner {
+            ""
+        } else {
+            &arguments.filter
+        },
         replaces_filter: replaces,
         names: arguments.names.names(),
         snaplen: snaplen(whole, output.snaplen),
@@ -642,7 +652,7 @@ mod tests {
             panic!("another command")
         };
         assert_eq!(
-            format!("{:?}", options(&arguments)),
+            format!("{:?}", options(&arguments).unwrap()),
             format!("{:?}", Options::default())
         );
     }

@@ -37,6 +37,7 @@ use weir_messages::errors::quoted;
 use weir_messages::measured::proto_name;
 use weir_messages::records::{lost_words, query_comments};
 use weir_messages::sources::format_for;
+use weir_packet::flow::Tunnels;
 use weir_packet::savefile::Direction;
 use weir_pipeline::select::{Selection, seconds};
 
@@ -337,8 +338,8 @@ pub struct Maker {
     main: Provenance,
     splits: Vec<Provenance>,
     rewrite: Rewrite,
-    /// Whether packets inside tunnels decide about files.
-    inner: bool,
+    /// Tunnels into which is looked, if the packets inside them decide about files.
+    inner: Option<Tunnels>,
 }
 
 impl Maker {

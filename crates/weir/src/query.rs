@@ -60,7 +60,7 @@ pub fn run(mut arguments: QueryArgs) -> anyhow::Result<Outcome> {
     let chooses = records::choosing(
         &expression,
         arguments.invert,
-        arguments.inner,
+        arguments.inside.inner,
         arguments.names.resolve,
     )
     .to_owned();
@@ -196,7 +196,7 @@ fn packets(arguments: QueryArgs, expression: String) -> FilterArgs {
         expression: Some(expression),
         sources: vec![arguments.directory],
         invert: arguments.invert,
-        inner: arguments.inner,
+        inside: arguments.inside,
         stop_after: arguments.stop_after,
         names: arguments.names,
         count: arguments.count,
@@ -219,7 +219,7 @@ fn flows(arguments: QueryArgs, expression: String) -> MeasureArgs {
         filter: expression,
         key: vec![KeyKind::Conversation],
         top: Some(arguments.top),
-        inner: arguments.inner,
+        inside: arguments.inside,
         names: arguments.names,
         utc: arguments.utc,
         format: arguments.format,

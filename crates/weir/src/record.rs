@@ -96,15 +96,19 @@ pub fn run(mut arguments: RecordArgs) -> anyhow::Result<Outcome> {
     let selection = Selection {
         expression: arguments.filter.clone(),
         names: arguments.meaning.names().clone(),
+        inner: arguments.inside.tunnels()?,
         slow: slow_compilation(),
         ..Selection::default()
     };
     firewall::check_input(arguments.judging.rules.as_ref(), sources)?;
-    let firewall = firewall::stage(arguments.judging.rules.as_ref(), false)?;
+    let firewall = firewall::stage(arguments.judging.rules.as_ref(), selection.inner)?;
     let control = arguments.remote.control.as_ref();
     // A record does not tell an expression that requests may replace.
     let lasting = match control {
-        Some(_) => Selection::default(),
+        Some(_) => Selection {
+            inner: selection.inner,
+            ..Selection::default()
+        },
         None => selection.clone(),
     };
     let mut settings = options.settings(
@@ -366,7 +370,12 @@ fn options(arguments: &RecordArgs) -> Options {
 fn capture_request(arguments: &RecordArgs) -> CaptureRequest<'_> {
     CaptureRequest {
         settings: capture::settings(&arguments.live),
-        expression: &arguments.filter,
+        // The kernel's filter sees the frame and not the packet inside.
+        expression: if arguments.inside.inner {
+            ""
+        } else {
+            &arguments.filter
+        },
         replaces_filter: arguments.remote.control.is_some(),
         names: arguments.meaning.names(),
         snaplen: if arguments.snaplen == 0 {

@@ -283,7 +283,7 @@ mod tests {
     /// A policy with room for two addresses, whose log has room for eight changes.
     fn policy() -> Arc<SharedPolicy> {
         let settings = RuleSettings {
-            inner: false,
+            inner: None,
             seed: 1,
             connections: 1,
         };

@@ -414,7 +414,7 @@ mod tests {
     #[test]
     fn rules_that_were_read_earlier_do_not_replace_those_read_later() {
         let settings = RuleSettings {
-            inner: false,
+            inner: None,
             seed: 1,
             connections: 0,
         };

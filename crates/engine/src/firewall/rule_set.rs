@@ -3,11 +3,11 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use weir_filter::sets::{is_name, named_in};
-use weir_filter::{Filter, Names};
+use weir_filter::{Filter, InnerFilter, Names};
 use weir_firewall::rules::{Rule, RuleList};
 use weir_firewall::{Classifier, Connections, Counters, Rates, Rules};
 use weir_packet::addresses::Addresses;
-use weir_packet::flow::Parser;
+use weir_packet::flow::{Parser, Tunnels};
 use weir_packet::{LinkType, Matcher};
 
 /// Expression of a rule that makes no sense for a link type: no packet of that type matches it.
@@ -27,8 +27,8 @@ pub struct Senseless {
 /// Settings of a rule list.
 #[derive(Clone, Copy, Debug)]
 pub struct RuleSettings {
-    /// Whether the innermost packet of a tunnel is judged, not the packet around it.
-    pub inner: bool,
+    /// Tunnels into which is looked, if the innermost packet of a frame is judged, also by expressions.
+    pub inner: Option<Tunnels>,
     /// Number that decides where sources of rates and connections lie in memory.
     pub seed: u64,
     /// Connections for which there is room if a rule asks for the states of packets.
@@ -183,6 +183,20 @@ impl RuleSet {
         self.links.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn compile(
+        &self,
+        expression: &str,
+        link: LinkType,
+    ) -> Result<Box<dyn Matcher>, weir_filter::Error> {
+        if let Some(tunnels) = self.settings.inner {
+            let filter = InnerFilter::compile(expression, link, &self.names, tunnels)?;
+            return Ok(Box::new(filter));
+        }
+        let filter = Filter::compile_with(expression, link, &self.names)?;
+        filter.make_native();
+        Ok(Box::new(filter))
+    }
+
     /// Returns the compiled expressions of a link type. The first call compiles them.
     pub(super) fn link(&self, link: LinkType) -> Arc<Link> {
         let mut links = self.links();
@@ -192,11 +206,8 @@ impl RuleSet {
         let (mut expressions, mut senseless): (Vec<Option<Box<dyn Matcher>>>, _) =
             (Vec::new(), Vec::new());
         for (number, expression) in self.list().expressions.iter().enumerate() {
-            expressions.push(match Filter::compile_with(expression, link, &self.names) {
-                Ok(filter) => {
-                    filter.make_native();
-                    Some(Box::new(filter))
-                }
+            expressions.push(match self.compile(expression, link) {
+                Ok(filter) => Some(filter),
                 Err(why) => {
                     let has_it = |rule: &&Rule| rule.expression == Some(number);
                     senseless.push(Senseless {
@@ -216,7 +227,7 @@ impl RuleSet {
         }
         let new = Arc::new(Link {
             link,
-            parser: Parser::new(link, self.settings.inner),
+            parser: Parser::inside(link, self.settings.inner),
             expressions,
             senseless,
         });

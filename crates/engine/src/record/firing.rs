@@ -12,7 +12,7 @@ use core::net::IpAddr;
 use std::time::Duration;
 use weir_filter::Names;
 use weir_measure::KeyKind;
-use weir_packet::flow::{FlowKey, Parser};
+use weir_packet::flow::{FlowKey, Parser, Tunnels};
 use weir_packet::savefile::{Interface, Record, Statistics};
 use weir_pipeline::select::Selection;
 use weir_store::ring::{Cursor, Filters, From, History, Piece};
@@ -111,14 +111,17 @@ pub(super) struct Interfaces {
     parsers: Vec<Option<Parser>>,
     /// Meaning of the names in expressions.
     names: Names,
+    /// Tunnels into which is looked, if innermost packets are judged.
+    inner: Option<Tunnels>,
 }
 
 impl Interfaces {
-    pub fn new(names: Names) -> Self {
+    pub fn new(names: Names, inner: Option<Tunnels>) -> Self {
         Self {
             all: Vec::new(),
             parsers: Vec::new(),
             names,
+            inner,
         }
     }
 
@@ -135,7 +138,11 @@ impl Interfaces {
         {
             return None;
         }
-        match Filters::compile(expression, &self.all, &self.names) {
+        let compiled = match self.inner {
+            Some(tunnels) => Filters::compile_inside(expression, &self.all, &self.names, tunnels),
+            None => Filters::compile(expression, &self.all, &self.names),
+        };
+        match compiled {
             Ok(compiled) => {
                 *filters = Some(compiled);
                 None
@@ -150,7 +157,7 @@ impl Interfaces {
         self.parsers = self
             .all
             .iter()
-            .map(|interface| Parser::new(interface.link, false))
+            .map(|interface| Parser::inside(interface.link, self.inner))
             .collect();
     }
 

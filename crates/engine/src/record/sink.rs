@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use weir_packet::LinkType;
-use weir_packet::flow::{FlowKey, Hasher, Parser};
+use weir_packet::flow::{FlowKey, Hasher, Parser, Tunnels};
 use weir_packet::savefile::carried::LeftOut;
 use weir_packet::savefile::{Interface, Layout, Record, Statistics};
 use weir_pipeline::reader::Uncounted;
@@ -36,17 +36,20 @@ pub(super) struct Conversations {
     hasher: Hasher,
     /// Flow parser of each interface of the ring.
     parsers: Vec<Option<Parser>>,
+    /// Tunnels whose innermost packets make the conversations, if any.
+    inner: Option<Tunnels>,
     /// Packets left out, and their wire bytes.
     cut_off: (u64, u64),
 }
 
 impl Conversations {
-    pub fn new(bytes: u64) -> Result<Self, weir_memory::Error> {
+    pub fn new(bytes: u64, inner: Option<Tunnels>) -> Result<Self, weir_memory::Error> {
         let hasher = Hasher::new(RandomState::new().hash_one(bytes));
         Ok(Self {
             table: Cutoff::new(bytes, CONVERSATIONS)?,
             hasher,
             parsers: Vec::new(),
+            inner,
             cut_off: (0, 0),
         })
     }
@@ -61,7 +64,7 @@ impl Conversations {
                 .interfaces
                 .get(record.frame.interface as usize)
                 .map(|interface| interface.link);
-            self.parsers[id] = link.and_then(|link| Parser::new(link, false));
+            self.parsers[id] = link.and_then(|link| Parser::inside(link, self.inner));
         }
         let Some(parser) = &self.parsers[id] else {
             return true;

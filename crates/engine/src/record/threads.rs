@@ -13,6 +13,7 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 use weir_filter::Names;
+use weir_packet::flow::Tunnels;
 use weir_pipeline::select;
 use weir_store::ring::{Cursor, From, Piece};
 
@@ -74,7 +75,7 @@ impl Triggers {
         shared: Arc<Shared>,
         triggers: Vec<Trigger>,
         target: Target,
-        names: Names,
+        (names, inner): (Names, Option<Tunnels>),
         requests: Receiver<Request>,
         on_saved: Box<dyn FnMut(&Saved) + Send>,
         waits: bool,
@@ -126,7 +127,7 @@ impl Triggers {
             early: Vec::new(),
             on_saved,
             waits,
-            interfaces: Interfaces::new(names),
+            interfaces: Interfaces::new(names, inner),
             firings: Vec::new(),
             arrivals: Arrivals::default(),
             pieces: 0,

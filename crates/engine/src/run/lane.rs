@@ -484,6 +484,7 @@ impl Run {
         part.misfits
             .iter()
             .for_each(|misfit| Misfit::add(&mut self.misfits, *misfit));
+        self.unmatched = self.unmatched.or(part.unmatched.found);
     }
 
     /// Sends an event if the filter was replaced since the last call.

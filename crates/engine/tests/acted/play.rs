@@ -139,7 +139,7 @@ fn classifier(number: usize) -> Classifier {
 
 fn rules(number: usize) -> Arc<RuleSet> {
     let settings = RuleSettings {
-        inner: false,
+        inner: None,
         seed: 1,
         connections: 0,
     };

@@ -145,8 +145,8 @@ impl Walk<'_> {
             dport,
             ..FlowKey::NONE
         };
-        let entered = tunnel::enter(&key, &self.data[at..end]);
-        let found = entered.map(|(layer, inside)| (layer, end - inside.len()));
+        let entered = tunnel::enter(&key, &self.data[at..end], &tunnel::Tunnels::default());
+        let found = entered.map(|inside| (inside.layer, end - inside.bytes.len()));
         match found {
             Some((layer, inside)) if self.deep < MOST_DEEP => {
                 match dport {

@@ -1,6 +1,6 @@
 //! Headers of one packet, and the fields in them.
 
-use crate::flow::{Headers, Parser};
+use crate::flow::{Headers, Parser, Tunnels};
 use crate::{Frame, LinkType};
 use core::cell::OnceCell;
 use core::net::{IpAddr, Ipv4Addr};
@@ -26,7 +26,7 @@ pub struct Packet<'a> {
     pub direction: Option<&'static str>,
     /// The frame.
     pub frame: Frame<'a>,
-    inner: bool,
+    inner: Option<Tunnels>,
     ether: OnceCell<Ether<'a>>,
     headers: OnceCell<Option<Headers<'a>>>,
 }
@@ -45,7 +45,7 @@ struct Ether<'a> {
 
 impl<'a> Packet<'a> {
     /// A packet whose headers are not yet read. With `inner`, fields of IP and above belong to the packet in the innermost tunnel.
-    pub fn new(link: LinkType, frame: Frame<'a>, inner: bool) -> Self {
+    pub fn new(link: LinkType, frame: Frame<'a>, inner: Option<Tunnels>) -> Self {
         Self {
             time_ns: None,
             link,
@@ -61,7 +61,7 @@ impl<'a> Packet<'a> {
     /// Headers of the packet, if it is IP and they are captured.
     pub(super) fn headers(&self) -> Option<&Headers<'a>> {
         let read = || {
-            let parser = Parser::new(self.link, self.inner)?;
+            let parser = Parser::inside(self.link, self.inner)?;
             parser.headers(self.frame.data).ok()
         };
         self.headers.get_or_init(read).as_ref()

@@ -9,6 +9,7 @@
 //! for keys, firewalls, columns and tables.
 
 use super::link::{Packet, be16, byte, head};
+use super::reframe::Between;
 use super::{FlowKey, NoKey};
 
 pub(super) const UDP: u8 = 17;
@@ -49,9 +50,47 @@ pub(super) fn extension_bit(proto: u8) -> u8 {
     }
 }
 
+/// Appends to `header` the IP header of `packet` as it were without the headers between it and the transport, and returns the bytes
+/// after those; `None` if there are no such headers. Length and protocol agree with the shorter packet. A later fragment of IPv6
+/// keeps its fragment header.
+pub(super) fn shorten<'a>(packet: &Packet<'a>, header: &mut Between) -> Option<&'a [u8]> {
+    let (fixed, walked, length, protocol) = match *packet {
+        Packet::V4(data) => (
+            usize::from(byte(data, 0).ok()? & 15) * 4,
+            v4(data).ok()?,
+            2,
+            9,
+        ),
+        Packet::V6(data) => (40, v6(data).ok()?, 4, 6),
+    };
+    let removed = walked
+        .at
+        .checked_sub(fixed)
+        .filter(|removed| *removed > 0)?;
+    let data = packet.bytes();
+    let copy = header.push(data.get(..fixed)?);
+    copy[protocol] = match packet {
+        Packet::V6(_) if walked.key.flags & FlowKey::LATER_FRAGMENT != 0 => FRAGMENT,
+        _ => walked.key.proto,
+    };
+    let claimed = u16::from_be_bytes([copy[length], copy[length + 1]]);
+    let left = usize::from(claimed).saturating_sub(removed) as u16;
+    copy[length..length + 2].copy_from_slice(&left.to_be_bytes());
+    match (claimed, left) {
+        // A length of zero would say nothing, and padding would be read as a transport header.
+        (1.., 0) => data.get(walked.at..walked.at),
+        _ => data.get(walked.at..),
+    }
+}
+
 /// The key of an IP packet, the bytes from its transport header on (empty in a later fragment), and the kinds of extension headers between.
 pub(super) fn key(packet: Packet<'_>) -> Result<(FlowKey, &[u8], u8), NoKey> {
-    let (mut key, payload, extensions) = match packet {
+    let Walked {
+        mut key,
+        payload,
+        extensions,
+        ..
+    } = match packet {
         Packet::V4(data) => v4(data)?,
         Packet::V6(data) => v6(data)?,
     };
@@ -63,8 +102,19 @@ pub(super) fn key(packet: Packet<'_>) -> Result<(FlowKey, &[u8], u8), NoKey> {
     Ok((key, payload, extensions))
 }
 
+/// An IP packet, walked up to its transport header.
+struct Walked<'a> {
+    /// The key, without ports.
+    key: FlowKey,
+    /// Bytes from the transport header on; empty in a later fragment.
+    payload: &'a [u8],
+    extensions: u8,
+    /// Offset in the packet of the transport header; in a later fragment of IPv6, of its fragment header.
+    at: usize,
+}
+
 /// RFC 791, section 3.1.
-fn v4(data: &[u8]) -> Result<(FlowKey, &[u8], u8), NoKey> {
+fn v4(data: &[u8]) -> Result<Walked<'_>, NoKey> {
     let first = byte(data, 0)?;
     let header = usize::from(first & 15) * 4;
     if first >> 4 != 4 || header < 20 {
@@ -90,7 +140,12 @@ fn v4(data: &[u8]) -> Result<(FlowKey, &[u8], u8), NoKey> {
     };
     if u16::from_be_bytes([fixed[6], fixed[7]]) & 0x1fff != 0 {
         key.flags |= FlowKey::LATER_FRAGMENT;
-        return Ok((key, &[], extensions));
+        return Ok(Walked {
+            key,
+            payload: &[],
+            extensions,
+            at: header,
+        });
     }
     let limit = if total == 0 {
         data.len()
@@ -103,13 +158,19 @@ fn v4(data: &[u8]) -> Result<(FlowKey, &[u8], u8), NoKey> {
             break;
         }
     }
-    Ok((key, payload, extensions))
+    let at = limit - payload.len();
+    Ok(Walked {
+        key,
+        payload,
+        extensions,
+        at,
+    })
 }
 
 /// Reads the key of an IPv6 packet, and its transport payload (RFC 8200). Mobility headers (RFC
 /// 6275), HIP and SHIM6 are messages of their own with nothing after them, so they are the
 /// transport here.
-fn v6(data: &[u8]) -> Result<(FlowKey, &[u8], u8), NoKey> {
+fn v6(data: &[u8]) -> Result<Walked<'_>, NoKey> {
     if byte(data, 0)? >> 4 != 6 {
         return Err(NoKey::Malformed);
     }
@@ -143,7 +204,12 @@ fn v6(data: &[u8]) -> Result<(FlowKey, &[u8], u8), NoKey> {
                 } else {
                     key.proto = payload[0];
                     key.flags |= FlowKey::LATER_FRAGMENT;
-                    return Ok((key, &[], extensions | extension_bit(key.proto)));
+                    return Ok(Walked {
+                        key,
+                        payload: &[],
+                        extensions: extensions | extension_bit(key.proto),
+                        at: limit - payload.len(),
+                    });
                 }
             }
             _ => false,
@@ -153,7 +219,13 @@ fn v6(data: &[u8]) -> Result<(FlowKey, &[u8], u8), NoKey> {
         }
         extensions |= extension_bit(key.proto);
     }
-    Ok((key, payload, extensions))
+    let at = limit - payload.len();
+    Ok(Walked {
+        key,
+        payload,
+        extensions,
+        at,
+    })
 }
 
 /// Skips an extension header of `(length + more) * unit` bytes. If the header is not captured in full, nothing moves and the

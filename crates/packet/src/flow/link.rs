@@ -5,7 +5,7 @@ use crate::LinkType;
 
 /// Largest number of tags, labels and shims between the link header and the IP header. More are not legitimate, and would make a
 /// frame expensive.
-const MOST_SHIMS: usize = 32;
+pub(super) const MOST_SHIMS: usize = 32;
 
 /// Largest number of attributes in front of the packet of a netfilter log message.
 const MOST_ATTRIBUTES: usize = 32;
@@ -101,6 +101,7 @@ impl Layer {
 }
 
 /// An IP header and all bytes after it.
+#[derive(Clone, Copy, Debug)]
 pub(super) enum Packet<'a> {
     V4(&'a [u8]),
     V6(&'a [u8]),
@@ -139,7 +140,17 @@ pub(super) fn vlans(start: Layer, data: &[u8]) -> impl Iterator<Item = u16> {
 }
 
 /// Walks from `layer`, which begins with `data`, to an IP header.
-pub(super) fn to_ip(mut layer: Layer, mut data: &[u8]) -> Result<Packet<'_>, NoKey> {
+pub(super) fn to_ip(layer: Layer, data: &[u8]) -> Result<Packet<'_>, NoKey> {
+    walk(layer, data, |_, _, _| ())
+}
+
+/// As [`to_ip`]. Calls `passed` for each header on the way, with its layer, the bytes from it on, and its length.
+#[inline(always)]
+pub(super) fn walk<'a>(
+    mut layer: Layer,
+    mut data: &'a [u8],
+    mut passed: impl FnMut(Layer, &'a [u8], usize),
+) -> Result<Packet<'a>, NoKey> {
     // The first header is that of the link, unless a label or a type comes first.
     let mut shims = usize::from(matches!(layer, Layer::Mpls | Layer::Type(_)));
     while shims <= MOST_SHIMS + 1 {
@@ -150,8 +161,9 @@ pub(super) fn to_ip(mut layer: Layer, mut data: &[u8]) -> Result<Packet<'_>, NoK
         };
         // Two layers in a row without a header name IP, so that the walk ends.
         shims += usize::from(header > 0);
-        layer = next;
-        data = data.get(header..).ok_or(NoKey::Truncated)?;
+        let behind = data.get(header..).ok_or(NoKey::Truncated)?;
+        passed(layer, data, header);
+        (layer, data) = (next, behind);
     }
     // What lies after is not known, so the frame must not pass for one without IP.
     Err(NoKey::Malformed)

@@ -1,15 +1,13 @@
 //! From a frame to its key: a fast path for most frames, and a walk over the headers for all others.
 
 use super::link::{self, Layer};
-use super::{FlowKey, Hasher, NoKey, Offsets, ip, tunnel};
+use super::tunnel::{self, Tunnels};
+use super::{FlowKey, Hasher, NoKey, Offsets, ip};
 use crate::LinkType;
 use core::hint::select_unpredictable;
 
 /// Largest number of nested tunnels that are entered.
-const MOST_NESTINGS: usize = 8;
-
-/// A packet inside a tunnel: its link type and its bytes.
-pub type Inside<'a> = (LinkType, &'a [u8]);
+pub(super) const MOST_NESTINGS: usize = 8;
 
 /// Headers of an IP packet, for a firewall.
 #[derive(Clone, Copy, Debug)]
@@ -22,6 +20,9 @@ pub struct Headers<'a> {
     pub transport: &'a [u8],
     /// Kinds of the extension headers in front of the transport, as far as they are captured: bits of [`extensions`](super::extensions).
     pub extensions: u8,
+    /// Identifier of the innermost virtual network that was entered, of VXLAN or GENEVE: 24 bits. `None` unless the parser looks
+    /// inside tunnels.
+    pub vni: Option<u32>,
 }
 
 /// Header fields of a plain TCP or UDP packet: see [`Parser::plain_v4`] and [`Parser::plain_v6`]. Addresses are numbers.
@@ -68,19 +69,54 @@ fn ports_and_flags(proto: u8, claimed: usize, bytes: &[u8; TRANSPORT]) -> Option
 pub struct Parser {
     start: Layer,
     inner: bool,
+    tunnels: Tunnels,
 }
 
 impl Parser {
     /// A parser for this link type; `None` if frames of this type have no keys.
     ///
-    /// With `inner`, the key belongs to the innermost packet: inside IP in IP, GRE, VXLAN, GENEVE,
+    /// With `inner`, the key belongs to the innermost packet: inside IP in IP, GRE, ERSPAN, VXLAN, GENEVE,
     /// GTP-U and MPLS over IP, at most eight deep. If the packet inside has no key, the key of the
     /// packet around it is returned.
     pub fn new(link: LinkType, inner: bool) -> Option<Self> {
         Some(Self {
             start: Layer::of(link)?,
             inner,
+            tunnels: Tunnels::default(),
         })
+    }
+
+    /// A parser that looks inside tunnels, if there are `tunnels`: see [`Self::new`].
+    pub fn inside(link: LinkType, tunnels: Option<Tunnels>) -> Option<Self> {
+        let parser = Self::new(link, tunnels.is_some())?;
+        Some(Self {
+            tunnels: tunnels.unwrap_or_default(),
+            ..parser
+        })
+    }
+
+    /// Whether the parser looks inside tunnels.
+    pub(super) fn looks_inside(&self) -> bool {
+        self.inner
+    }
+
+    pub(super) fn start(&self) -> Layer {
+        self.start
+    }
+
+    pub(super) fn tunnels(&self) -> &Tunnels {
+        &self.tunnels
+    }
+
+    /// Whether a frame is of the commonest form: nothing between the headers of Ethernet, IP and a transport with ports, and no
+    /// tunnel. `false` says nothing.
+    #[inline]
+    pub(super) fn is_bare(&self, data: &[u8]) -> bool {
+        let mut key = FlowKey::NONE;
+        self.start == Layer::Ethernet
+            && data.get(12..14) != Some(&[0x81, 0])
+            && plain(data, &mut key)
+            && !(key.proto == ip::UDP && self.tunnels.has(key.dport))
     }
 
     /// The key of one frame, given its captured bytes.
@@ -97,11 +133,11 @@ impl Parser {
     pub fn key_into(&self, data: &[u8], key: &mut FlowKey) -> Result<(), NoKey> {
         if self.start == Layer::Ethernet
             && plain(data, key)
-            && !(self.inner && key.proto == ip::UDP && tunnel::is_tunnel_port(key.dport))
+            && !(self.inner && key.proto == ip::UDP && self.tunnels.has(key.dport))
         {
             return Ok(());
         }
-        *key = self.walk(data)?.0;
+        *key = self.walk(data)?;
         Ok(())
     }
 
@@ -119,35 +155,22 @@ impl Parser {
     /// The part of this parser that finds the keys of most frames; `None` if its link type has no such part.
     #[inline]
     pub fn usual(&self) -> Option<Usual> {
-        (self.start == Layer::Ethernet).then_some(Usual { inner: self.inner })
+        (self.start == Layer::Ethernet).then_some(Usual {
+            inner: self.inner,
+            has_more: self.tunnels.has_more(),
+        })
     }
 
-    /// Link type and bytes of the packet inside the innermost tunnel of a frame; [`Self::key`]
-    /// gives the key of the same packet. `None` if the frame is not a tunnel, or if the parser does
-    /// not look into tunnels. The bytes are a part of `data`.
-    ///
-    /// If a tunnel carries Ethernet, the packet inside is an Ethernet frame; in all other tunnels it is raw IP.
-    #[inline]
-    pub fn innermost<'a>(&self, data: &'a [u8]) -> Option<Inside<'a>> {
-        let mut key = FlowKey::NONE;
-        let plain = self.start == Layer::Ethernet && plain(data, &mut key);
-        if !self.inner || plain && !(key.proto == ip::UDP && tunnel::is_tunnel_port(key.dport)) {
-            return None;
-        }
-        self.walk(data).ok()?.1
-    }
-
-    /// Walks the headers one by one. Returns the key, and the packet inside the innermost tunnel, if there is one.
+    /// Walks the headers one by one.
     #[inline(never)]
     #[cold]
-    fn walk<'a>(&self, data: &'a [u8]) -> Result<(FlowKey, Option<Inside<'a>>), NoKey> {
-        self.walk_headers(data)
-            .map(|(headers, inside)| (headers.key, inside))
+    fn walk(&self, data: &[u8]) -> Result<FlowKey, NoKey> {
+        self.walk_headers(data).map(|headers| headers.key)
     }
 
     /// Headers of the packet whose key [`Self::key`] gives. **Cost**: a walk over all headers.
     pub fn headers<'a>(&self, data: &'a [u8]) -> Result<Headers<'a>, NoKey> {
-        self.walk_headers(data).map(|(headers, _)| headers)
+        self.walk_headers(data)
     }
 
     /// Offsets of the headers in a frame: of the packet whose key [`Self::key`] gives. **Cost**: a few loads for what [`Self::plain_v4`]
@@ -252,39 +275,33 @@ impl Parser {
     }
 
     #[inline(always)]
-    fn walk_headers<'a>(&self, data: &'a [u8]) -> Result<(Headers<'a>, Option<Inside<'a>>), NoKey> {
+    fn walk_headers<'a>(&self, data: &'a [u8]) -> Result<Headers<'a>, NoKey> {
         let packet = link::to_ip(self.start, data)?;
         let mut around = packet.bytes();
         let (mut key, mut payload, mut extensions) = ip::key(packet)?;
-        let mut innermost = None;
+        let mut vni = None;
         if self.inner {
             for _ in 0..MOST_NESTINGS {
-                let Some((layer, inside)) = tunnel::enter(&key, payload) else {
+                let Some(inside) = tunnel::enter(&key, payload, &self.tunnels) else {
                     break;
                 };
-                let Ok(packet) = link::to_ip(layer, inside) else {
+                let Ok(packet) = link::to_ip(inside.layer, inside.bytes) else {
                     break;
                 };
                 let bytes = packet.bytes();
-                let frame = match layer {
-                    Layer::Ethernet => (LinkType::ETHERNET, inside),
-                    _ => (LinkType::RAW, bytes),
-                };
                 let Ok(found) = ip::key(packet) else { break };
                 (key, payload, extensions) = found;
                 around = bytes;
-                innermost = Some(frame);
+                vni = inside.vni.or(vni);
             }
         }
-        Ok((
-            Headers {
-                key,
-                ip: around,
-                transport: payload,
-                extensions,
-            },
-            innermost,
-        ))
+        Ok(Headers {
+            key,
+            ip: around,
+            transport: payload,
+            extensions,
+            vni,
+        })
     }
 }
 
@@ -292,6 +309,8 @@ impl Parser {
 #[derive(Clone, Copy, Debug)]
 pub struct Usual {
     inner: bool,
+    /// Whether tunnels have more ports than the usual ports, so that any UDP packet may be a tunnel.
+    has_more: bool,
 }
 
 impl Usual {
@@ -301,7 +320,7 @@ impl Usual {
     #[inline(always)]
     pub fn key_and_hash(self, data: &[u8], hasher: &Hasher, key: &mut FlowKey) -> Option<u64> {
         let short = short(data)?;
-        if self.inner && short.is_tunnel() {
+        if self.inner && short.is_tunnel(self.has_more) {
             return None;
         }
         *key = short.key();
@@ -393,8 +412,9 @@ impl Short {
     }
 
     #[inline(always)]
-    fn is_tunnel(&self) -> bool {
-        self.meta as u8 == ip::UDP && tunnel::is_tunnel_port((self.ports >> 16) as u16)
+    fn is_tunnel(&self, has_more: bool) -> bool {
+        self.meta as u8 == ip::UDP
+            && (has_more || tunnel::is_tunnel_port((self.ports >> 16) as u16))
     }
 }
 

@@ -4,6 +4,7 @@ use std::net::IpAddr;
 
 use etherparse::{LinkExtSlice, LinkSlice, NetSlice, SlicedPacket, TransportSlice};
 use weir_packet::fields::{FIELDS, Packet, Value, field};
+use weir_packet::flow::Tunnels;
 use weir_packet::{Frame, LinkType};
 
 /// Reads all columns of any bytes, and compares those of an Ethernet frame that etherparse takes for whole.
@@ -13,7 +14,7 @@ pub fn compare(link: LinkType, data: &[u8]) {
         wire_len: data.len() as u32,
         interface: 0,
     };
-    for inner in [false, true] {
+    for inner in [None, Some(Tunnels::default())] {
         let packet = Packet::new(link, frame, inner);
         for field in FIELDS {
             let _ = (field.of)(&packet);
@@ -25,7 +26,7 @@ pub fn compare(link: LinkType, data: &[u8]) {
     let Ok(theirs) = SlicedPacket::from_ethernet(data) else {
         return;
     };
-    let packet = Packet::new(link, frame, false);
+    let packet = Packet::new(link, frame, None);
     let ours = |name: &str| (field(name).expect("a column").of)(&packet);
     let same = |name: &str, theirs: u64| {
         let found = match ours(name) {

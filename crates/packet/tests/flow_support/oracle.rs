@@ -11,7 +11,7 @@ use etherparse::err::ipv6_exts::HeaderError;
 use etherparse::err::packet::SliceError;
 use etherparse::{LaxLinkExtSlice, LaxNetSlice, LaxSlicedPacket};
 use weir_packet::LinkType;
-use weir_packet::flow::{FlowKey, Hasher, NoKey, Parser};
+use weir_packet::flow::{FlowKey, Hasher, Keep, NoKey, Parser};
 
 /// Link types that have keys.
 pub const LINKS: [u16; 26] = [
@@ -39,6 +39,38 @@ pub fn flow(bytes: &[u8]) {
     compare(link, data);
     fields::compare(link, data);
     properties(link, data, usize::from(*cut));
+    reframed(link, data);
+}
+
+/// Checks that the innermost packet of a frame has the key that is found in place, and that nothing is around it any more.
+pub fn reframed(link: LinkType, data: &[u8]) {
+    let parser = Parser::new(link, true).expect("a link type with keys");
+    let Some(packet) = parser.reframed(data, Keep::default()) else {
+        return;
+    };
+    let bare = packet.pieces().concat();
+    assert_eq!(bare.len(), packet.len());
+    assert!(bare.len() <= data.len() && packet.contiguous().is_none_or(|one| one == bare));
+    let alone = Parser::new(packet.link.of(link), false).expect("a link type with keys");
+    let show = || format!("{packet:?} of {data:02x?}");
+    let (found, expected) = (alone.key(&bare).ok(), parser.key(data).ok());
+    // A walk that ends at an extension header would go on behind it.
+    let is_at_an_end = expected.is_some_and(|key| [0, 43, 44, 51, 60].contains(&key.proto));
+    assert!(
+        found == expected || is_at_an_end,
+        "{found:?}, {expected:?}: {}",
+        show()
+    );
+    // Only tunnels are left to enter: those that hold no packet.
+    let again = Parser::new(packet.link.of(link), true).expect("a link type with keys");
+    if let Some(more) = again.reframed(&bare, Keep::default()) {
+        // A chain of more extension headers or tunnels than are walked.
+        assert!(
+            more.around.extensions || more.around.tunnel || more.around.tags > 0,
+            "{more:?} in {}",
+            show()
+        );
+    }
 }
 
 /// Compares the key of a frame with etherparse's.

@@ -242,6 +242,7 @@ impl Gather {
         for misfit in &selected.misfits {
             Misfit::add(&mut sums.misfits, *misfit);
         }
+        sums.unmatched.append(selected.unmatched);
     }
 
     /// Returns the piece at offset `offset` as a batch; `None` if there is nothing in it. **Errors**: the filter refuses the layout.

@@ -1,42 +1,45 @@
-//! Verdicts on packets by the contents of their tunnels.
+//! Verdicts on the innermost packets of frames.
 
-use super::{Filters, MAX_BATCH, Misfit, matches};
+use super::{Filters, Misfit};
 use crate::PlanError;
-use core::slice::from_ref;
 use std::sync::Arc;
-use weir_packet::flow::Parser;
+use weir_packet::flow::{InnerLink, Keep, Parser, Tunnels};
 use weir_packet::list::List;
 use weir_packet::savefile::{Direction, Layout};
 use weir_packet::{Frame, LinkType};
 
-/// Link types of packets inside tunnels.
+/// Link types of innermost packets, in addition to the link type of the frame.
 pub(super) const LINKS: [LinkType; 2] = [LinkType::ETHERNET, LinkType::RAW];
 
-/// Parsers and programs to judge the innermost packets of tunnels, for each interface.
+/// Parsers and programs to judge the innermost packets of frames, for each interface.
 #[derive(Debug)]
 pub(super) struct Inside(List<Judges>);
 
 #[derive(Clone, Debug)]
 struct Judges {
-    /// Parser that finds tunnels; `None` if the link type can have none.
+    /// Parser that finds the packets; `None` if the link type can have none.
     parser: Option<Parser>,
-    /// Programs for tunnels that carry Ethernet. `raw` has those for tunnels that carry IP.
+    /// Programs for packets inside that begin with an Ethernet header. `raw` has those for packets that begin with an IP header.
     ethernet: Arc<Filters>,
     raw: Arc<Filters>,
 }
 
-/// The innermost packets of a batch.
-pub(super) struct Tunnels<'a> {
-    /// Tunneled packets of the batch: number in the batch, programs, and inner frame.
-    found: [Option<(usize, &'a Filters, Frame<'a>)>; MAX_BATCH],
-    len: usize,
+/// Verdicts on the frames of a batch that have an innermost packet other than themselves. Bit i of a mask belongs to frame i.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Verdicts {
+    /// Mask of these frames.
+    pub mask: u64,
+    /// Mask of the frames whose innermost packets match.
+    matching: u64,
+    /// Masks of the frames for which the expression makes no sense, by the link type of the innermost packet.
+    senseless: [u64; 3],
 }
 
 impl Inside {
-    /// Makes the judges for the tunnels of a layout; `known` has the judges of its first
-    /// interfaces. `filters` returns the programs.
+    /// Makes the judges for a layout; `known` has the judges of its first interfaces. `filters` returns the programs.
     pub fn new(
         layout: &Layout,
+        tunnels: Tunnels,
         known: Option<&Self>,
         filters: impl Fn(LinkType, Option<Direction>) -> Result<Arc<Filters>, PlanError>,
     ) -> Result<Self, PlanError> {
@@ -45,7 +48,7 @@ impl Inside {
             let direction = layout.direction(judges.len());
             let [ethernet, raw] = LINKS.map(|link| filters(link, direction));
             judges.push(Judges {
-                parser: Parser::new(interface.link, true),
+                parser: Parser::inside(interface.link, Some(tunnels)),
                 ethernet: ethernet?,
                 raw: raw?,
             });
@@ -53,82 +56,69 @@ impl Inside {
         Ok(Self(judges))
     }
 
-    /// Returns the innermost packets of the tunnels among the frames.
-    pub fn tunnels<'a>(&'a self, frames: &[Frame<'a>]) -> Tunnels<'a> {
-        let mut tunnels = Tunnels {
-            found: [None; MAX_BATCH],
-            len: 0,
-        };
+    /// Judges the innermost packets of frames, by the main expression or by a split, whose programs for the frames themselves are
+    /// `own`. The expression looks itself at the headers that `keep` names.
+    pub fn judge(
+        &self,
+        own: &Filters,
+        frames: &[Frame<'_>],
+        split: Option<usize>,
+        keep: Keep,
+    ) -> Verdicts {
+        let mut verdicts = Verdicts::default();
         for (i, frame) in frames.iter().enumerate() {
             let Judges {
                 parser,
                 ethernet,
                 raw,
             } = &self.0[frame.interface as usize];
-            let innermost = parser
+            let Some(packet) = parser
                 .as_ref()
-                .and_then(|parser| parser.innermost(frame.data));
-            let Some((link, data)) = innermost else {
+                .and_then(|parser| parser.reframed(frame.data, keep))
+            else {
                 continue;
             };
-            let filters = if link == LinkType::ETHERNET {
-                ethernet
-            } else {
-                raw
+            let filters = match packet.link {
+                InnerLink::Own => own,
+                InnerLink::Ethernet => ethernet,
+                InnerLink::Raw => raw,
             };
-            tunnels.found[tunnels.len] = Some((i, filters, inner_frame(frame, data)));
-            tunnels.len += 1;
+            verdicts.mask |= 1 << i;
+            match filters.filter(split) {
+                Ok(filter) => {
+                    verdicts.matching |= u64::from(filter.matches_inside(&packet, frame)) << i;
+                }
+                Err(_) => verdicts.senseless[packet.link as usize] |= 1 << i,
+            }
         }
-        tunnels
+        verdicts
     }
 }
 
-/// Returns the frame of `data`, a part of the bytes of `outer`.
-fn inner_frame<'a>(outer: &Frame<'a>, data: &'a [u8]) -> Frame<'a> {
-    let before = data.as_ptr() as usize - outer.data.as_ptr() as usize;
-    // Bytes cut off by the capture belong to the inner packet, unless it ends before them.
-    let whole = before + data.len() < outer.data.len();
-    let wire_len = if whole {
-        data.len() as u32
-    } else {
-        outer.wire_len.saturating_sub(before as u32)
-    };
-    Frame {
-        data,
-        wire_len,
-        interface: outer.interface,
-    }
-}
-
-impl<'a> Tunnels<'a> {
-    fn found(&self) -> impl Iterator<Item = &(usize, &'a Filters, Frame<'a>)> {
-        self.found[..self.len].iter().flatten()
-    }
-
-    /// Returns the mask of frames that are tunnels: bit i for frame i.
-    pub fn mask(&self) -> u64 {
-        self.found().fold(0, |mask, (i, ..)| mask | 1 << i)
-    }
-
-    /// Corrects `verdicts` over the outer frames. For a tunnel, the verdict on the inner packet replaces that on the outer frame,
-    /// by the main expression or by a split.
+impl Verdicts {
+    /// Corrects `verdicts` over the frames themselves: the verdict on an innermost packet replaces that on its frame.
     #[inline]
-    pub fn correct(&self, verdicts: u64, split: Option<usize>) -> u64 {
-        self.found()
-            .fold(verdicts, |verdicts, (i, filters, frame)| {
-                verdicts & !(1 << i) | matches(filters.filter(split), from_ref(frame)) << i
-            })
+    pub fn correct(&self, verdicts: u64) -> u64 {
+        verdicts & !self.mask | self.matching
     }
 
-    /// Returns the tunneled packets of `mask` for whose link type the expression makes no sense.
-    pub fn misfits(&self, mask: u64, split: Option<usize>) -> impl Iterator<Item = Misfit> {
-        let refused = self
-            .found()
-            .filter(move |(i, filters, _)| mask >> i & 1 == 1 && filters.filter(split).is_err());
-        refused.map(move |(_, filters, _)| Misfit {
-            link: filters.link,
-            split,
-            packets: 1,
+    /// Returns the innermost packets of `mask` for whose link types the expression makes no sense. `own` is the link type of the
+    /// frames.
+    pub fn misfits(
+        &self,
+        mask: u64,
+        own: LinkType,
+        split: Option<usize>,
+    ) -> impl Iterator<Item = Misfit> {
+        let links = [InnerLink::Own, InnerLink::Ethernet, InnerLink::Raw];
+        let senseless = self.senseless;
+        links.into_iter().filter_map(move |link| {
+            let packets = u64::from((senseless[link as usize] & mask).count_ones());
+            (packets > 0).then_some(Misfit {
+                link: link.of(own),
+                split,
+                packets,
+            })
         })
     }
 }

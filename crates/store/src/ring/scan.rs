@@ -3,10 +3,11 @@
 use super::{Cursor, From, History, Piece};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
-use weir_filter::{Error, Filter, Names};
+use weir_filter::{Error, Filter, InnerFilter, Names};
 use weir_memory::prefetch;
+use weir_packet::flow::Tunnels;
 use weir_packet::savefile::{Interface, Record};
-use weir_packet::{Frame, LinkType};
+use weir_packet::{Frame, LinkType, Matcher};
 
 /// Number of packets judged at once.
 const BATCH: usize = 32;
@@ -20,12 +21,58 @@ pub struct Filters {
     expression: String,
     /// Meaning of the names in the expression.
     names: Names,
-    /// Whether packets are judged after VLAN tags too.
-    behind_tags: bool,
+    judging: Judging,
     /// Filter of each interface; `None` if the expression makes no sense for its link type.
-    by_interface: Vec<Option<Arc<Filter>>>,
+    by_interface: Vec<Option<Judge>>,
     /// Whether all interfaces have the same filter.
     same: bool,
+}
+
+/// Packet of a frame that an expression judges.
+#[derive(Clone, Copy, Debug)]
+enum Judging {
+    /// The frame.
+    Frame,
+    /// The frame, after VLAN tags too.
+    BehindTags,
+    /// The innermost packet.
+    Inside(Tunnels),
+}
+
+/// A filter of frames or of innermost packets.
+#[derive(Clone, Debug)]
+enum Judge {
+    Frame(Arc<Filter>),
+    Inside(Arc<InnerFilter>),
+}
+
+impl Judge {
+    fn compile(
+        expression: &str,
+        link: LinkType,
+        names: &Names,
+        judging: Judging,
+    ) -> Result<Self, Error> {
+        let behind_tags = match judging {
+            Judging::Frame => false,
+            Judging::BehindTags => true,
+            Judging::Inside(tunnels) => {
+                let filter = InnerFilter::compile(expression, link, names, tunnels)?;
+                return Ok(Self::Inside(Arc::new(filter)));
+            }
+        };
+        let text = weir_filter::for_link(expression, link, behind_tags);
+        let filter = Filter::compile_with(&text, link, names)?;
+        filter.make_native();
+        Ok(Self::Frame(Arc::new(filter)))
+    }
+
+    fn matches(&self, frame: &Frame<'_>) -> bool {
+        match self {
+            Self::Frame(filter) => Matcher::matches(&**filter, frame),
+            Self::Inside(filter) => filter.matches(frame),
+        }
+    }
 }
 
 impl Filters {
@@ -38,7 +85,7 @@ impl Filters {
         interfaces: &[Interface],
         names: &Names,
     ) -> Result<Self, Error> {
-        Self::of(expression, interfaces, names, false)
+        Self::of(expression, interfaces, names, Judging::Frame)
     }
 
     /// As [`Self::compile`], for packets after VLAN tags too; see [`weir_filter::for_link`].
@@ -47,27 +94,33 @@ impl Filters {
         interfaces: &[Interface],
         names: &Names,
     ) -> Result<Self, Error> {
-        Self::of(expression, interfaces, names, true)
+        Self::of(expression, interfaces, names, Judging::BehindTags)
+    }
+
+    /// As [`Self::compile`], for the innermost packets of frames; see [`InnerFilter`].
+    pub fn compile_inside(
+        expression: &str,
+        interfaces: &[Interface],
+        names: &Names,
+        tunnels: Tunnels,
+    ) -> Result<Self, Error> {
+        Self::of(expression, interfaces, names, Judging::Inside(tunnels))
     }
 
     fn of(
         expression: &str,
         interfaces: &[Interface],
         names: &Names,
-        behind_tags: bool,
+        judging: Judging,
     ) -> Result<Self, Error> {
-        let mut links: Vec<(LinkType, Option<Arc<Filter>>)> = Vec::new();
+        let mut links: Vec<(LinkType, Option<Judge>)> = Vec::new();
         let mut refused = None;
         for interface in interfaces {
             if links.iter().any(|(link, _)| *link == interface.link) {
                 continue;
             }
-            let text = weir_filter::for_link(expression, interface.link, behind_tags);
-            let filter = match Filter::compile_with(&text, interface.link, names) {
-                Ok(filter) => {
-                    filter.make_native();
-                    Some(Arc::new(filter))
-                }
+            let filter = match Judge::compile(expression, interface.link, names, judging) {
+                Ok(filter) => Some(filter),
                 Err(error) => {
                     refused = Some(error);
                     None
@@ -91,7 +144,7 @@ impl Filters {
         Ok(Self {
             expression: expression.to_owned(),
             names: names.clone(),
-            behind_tags,
+            judging,
             by_interface,
             same: links.len() == 1,
         })
@@ -106,7 +159,7 @@ impl Filters {
     #[inline]
     pub fn matches(&self, frames: &[Frame<'_>]) -> u64 {
         if self.same
-            && let Some(Some(filter)) = self.by_interface.first()
+            && let Some(Some(Judge::Frame(filter))) = self.by_interface.first()
         {
             return filter.matches(frames);
         }
@@ -118,8 +171,8 @@ impl Filters {
             let filter = self
                 .by_interface
                 .get(frame.interface as usize)
-                .and_then(Option::as_deref);
-            mask | filter.map_or(0, |filter| filter.matches(std::slice::from_ref(frame))) << index
+                .and_then(Option::as_ref);
+            mask | u64::from(filter.is_some_and(|filter| filter.matches(frame))) << index
         })
     }
 
@@ -278,7 +331,7 @@ impl Scan {
                 &filters.expression,
                 &interfaces,
                 &filters.names,
-                filters.behind_tags,
+                filters.judging,
             ) {
                 *filters = Arc::new(more);
             }

@@ -39,7 +39,8 @@ pub struct FilterArgs {
     ///
     /// Files are plain or compressed (gzip, zstd, lz4). Interfaces: eth0, any for all of them,
     /// af_packet:eth0 if a file has that name as well, af_xdp:eth0 (faster; this host does not get
-    /// the captured packets), dpdk:DEVICE.
+    /// the captured packets), dpdk:DEVICE; netns:NAME/eth0 and pid:NUMBER/eth0 in the network namespace
+    /// of that name, or of that process.
     #[arg(value_name = "SOURCE", required_unless_present_any = ["list_interfaces", "read", "interface", "filter_file"])]
     pub sources: Vec<Name>,
     /// Read one more source, as in tcpdump
@@ -58,12 +59,9 @@ pub struct FilterArgs {
     /// Keep the packets that do not match
     #[arg(help_heading = SELECT, long)]
     pub invert: bool,
-    /// Judge the packet inside a tunnel.
-    ///
-    /// Tunnels are GRE, IP in IP, VXLAN, GENEVE, GTP-U and MPLS over IP; the innermost packet is
-    /// judged. The whole packet is printed and written.
-    #[arg(help_heading = SELECT, long)]
-    pub inner: bool,
+    /// Whether the innermost packets are judged.
+    #[command(flatten)]
+    pub inside: InnerArgs,
     /// Stop after N matching packets
     #[arg(help_heading = SELECT, short = 'c', value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub stop_after: Option<u64>,

@@ -348,12 +348,9 @@ pub struct JudgingArgs {
     /// Banned sources, and the sources that a destination accepts.
     #[arg(help_heading = SELECT, long, value_name = "FILE")]
     pub table: Option<Name>,
-    /// Judge the packet inside a tunnel.
-    ///
-    /// Tunnels are GRE, IP in IP, VXLAN, GENEVE, GTP-U and MPLS over IP; the innermost packet is
-    /// judged.
-    #[arg(help_heading = SELECT, long)]
-    pub inner: bool,
+    /// Whether the innermost packets are judged.
+    #[command(flatten)]
+    pub inside: InnerArgs,
     /// Name the interface of packets in a file.
     ///
     /// For rules with `on`: a pcap file has no names of interfaces.

@@ -50,7 +50,8 @@ pub struct MeasureArgs {
     ///
     /// Files are plain or compressed (gzip, zstd, lz4). Interfaces: eth0, any for all of them,
     /// af_packet:eth0 if a file has that name as well, af_xdp:eth0 (faster; this host does not get
-    /// the captured packets), dpdk:DEVICE.
+    /// the captured packets), dpdk:DEVICE; netns:NAME/eth0 and pid:NUMBER/eth0 in the network namespace
+    /// of that name, or of that process.
     #[arg(value_name = "SOURCE", required = true)]
     pub sources: Vec<Name>,
 
@@ -65,12 +66,9 @@ pub struct MeasureArgs {
     /// new expression.
     #[arg(help_heading = SELECT, short = 'F', long, value_name = "FILE", conflicts_with = "filter")]
     pub filter_file: Option<Name>,
-    /// Take addresses and ports from inside tunnels.
-    ///
-    /// Tunnels are GRE, IP in IP, VXLAN, GENEVE, GTP-U and MPLS over IP. --filter still sees the
-    /// outer packet (weir filter --inner judges the packet inside).
-    #[arg(help_heading = SELECT, long)]
-    pub inner: bool,
+    /// Whether the innermost packets are judged.
+    #[command(flatten)]
+    pub inside: InnerArgs,
     /// Times of the packets.
     #[command(flatten)]
     pub times: TimeArgs,

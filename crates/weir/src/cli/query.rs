@@ -63,11 +63,9 @@ pub struct QueryArgs {
     /// Keep the packets that do not match
     #[arg(help_heading = SELECT, long)]
     pub invert: bool,
-    /// Judge the packet inside a tunnel.
-    ///
-    /// As weir filter --inner does; the index is of no use then.
-    #[arg(help_heading = SELECT, long)]
-    pub inner: bool,
+    /// Whether the innermost packets are judged.
+    #[command(flatten)]
+    pub inside: InnerArgs,
     /// Stop after N matching packets
     #[arg(help_heading = SELECT, short = 'c', value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub stop_after: Option<u64>,

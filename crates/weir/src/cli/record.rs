@@ -55,6 +55,9 @@ pub struct RecordArgs {
     /// Expressions are tcpdump's: weir help expressions.
     #[arg(help_heading = SELECT, long, value_name = "EXPR", default_value = "", hide_default_value = true)]
     pub filter: String,
+    /// Whether the innermost packets are judged.
+    #[command(flatten)]
+    pub inside: InnerArgs,
     /// Names in the expressions.
     #[command(flatten)]
     pub meaning: NameArgs,

@@ -1,5 +1,5 @@
-//! `--inner`: expressions applied to packets inside tunnels. The oracle is tcpdump on packets whose tunnels were stripped
-//! by the simplest code.
+//! `--inner`: expressions applied to packets behind tags and inside tunnels. The oracle is tcpdump on packets from which the simplest
+//! code has taken everything around them.
 
 use crate::capture::net::Net;
 use crate::measure::{ipv4, ipv6, udp_header};
@@ -24,6 +24,7 @@ fn of_type(kind: usize, data: &[u8]) -> Option<(u32, &[u8])> {
         // A bit marks the last MPLS label; the first nibble after it is the IP version.
         0x8847 if data.get(2)? & 1 == 0 => of_type(0x8847, data.get(4..)?),
         0x8847 => Some((RAW, data.get(4..)?)),
+        0x8864 => of_type(0x880b, data.get(6..)?),
         // PPP, with or without the two bytes of address and control.
         0x880b => match data {
             [0xff, 3, 0, 0x21 | 0x57, rest @ ..]
@@ -40,12 +41,8 @@ fn ip_of(link: u32, data: &[u8]) -> Option<&[u8]> {
     if link == RAW {
         return Some(data);
     }
-    match half(data, 12)? {
-        0x8864 => of_type(0x880b, data.get(20..)?).map(|(_, ip)| ip),
-        kind => of_type(kind, data.get(14..)?)
-            .filter(|(link, _)| *link == RAW)
-            .map(|(_, ip)| ip),
-    }
+    let (_, ip) = of_type(half(data, 12)?, data.get(14..)?).filter(|(link, _)| *link == RAW)?;
+    Some(ip)
 }
 
 /// Protocol and payload of an IP packet, unless it is a later fragment.
@@ -71,10 +68,17 @@ fn transport(ip: &[u8]) -> Option<(u8, &[u8])> {
                 (40 + length).min(ip.len())
             }];
             let (mut next, mut at) = (ip[6], 40);
-            while matches!(next, 0 | 43 | 60) {
-                (next, at) = (*rest.get(at)?, at + 8 + 8 * usize::from(*rest.get(at + 1)?));
+            while matches!(next, 0 | 43 | 44 | 60) {
+                if next == 44 && half(rest, at + 2)? >> 3 != 0 {
+                    return None;
+                }
+                let length = if next == 44 {
+                    0
+                } else {
+                    usize::from(*rest.get(at + 1)?)
+                };
+                (next, at) = (*rest.get(at)?, at + 8 + 8 * length);
             }
-            (next != 44).then_some(())?;
             Some((next, rest.get(at..)?))
         }
         _ => None,
@@ -96,10 +100,18 @@ fn carried(ip: &[u8]) -> Option<(u32, &[u8])> {
                 _ => return None,
             };
             at += 4 * fields.iter().filter(|&&field| flags & field != 0).count();
-            of_type(half(data, 2)?, data.get(at..)?)
+            match (half(data, 2)?, data.get(at..)?) {
+                (0x88be, mirrored) if flags & 0x1000 == 0 => Some((ETHERNET, mirrored)),
+                (0x88be, mirrored) => Some((ETHERNET, mirrored.get(8..)?)),
+                (0x22eb, mirrored) => {
+                    let more = usize::from(mirrored.get(11)? & 1) * 8;
+                    Some((ETHERNET, mirrored.get(12 + more..)?))
+                }
+                (kind, rest) => of_type(kind, rest),
+            }
         }
         17 => match (half(data, 2)?, data.get(8..)?) {
-            (4789, vxlan) => {
+            (4789 | 8472, vxlan) => {
                 (*vxlan.first()? & 8 != 0).then(|| vxlan.get(8..).map(|rest| (ETHERNET, rest)))?
             }
             (6081, geneve) if *geneve.first()? >> 6 == 0 => of_type(
@@ -124,8 +136,67 @@ fn carried(ip: &[u8]) -> Option<(u32, &[u8])> {
     }
 }
 
+/// An IP packet without IPv6 extension headers and authentication headers in front of its transport.
+fn shortened(ip: &[u8]) -> Vec<u8> {
+    let is_v6 = ip[0] >> 4 == 6;
+    let fixed = if is_v6 {
+        40
+    } else {
+        usize::from(ip[0] & 15) * 4
+    };
+    let (length_at, protocol_at) = if is_v6 { (4, 6) } else { (2, 9) };
+    let claimed = half(ip, length_at).unwrap_or(0);
+    let (mut next, mut at) = (ip[protocol_at], fixed);
+    let is_later = !is_v6 && half(ip, 6).unwrap_or(0) & 0x1fff != 0;
+    while let Some(&[following, length, ..]) = ip.get(at..).filter(|_| !is_later) {
+        let more = match next {
+            0 | 43 | 60 if is_v6 => 8 * (usize::from(length) + 1),
+            44 if is_v6 && half(ip, at + 2).is_some_and(|offset| offset >> 3 == 0) => 8,
+            51 => 4 * (usize::from(length) + 2),
+            _ => break,
+        };
+        if at + more > ip.len() {
+            break;
+        }
+        (next, at) = (following, at + more);
+    }
+    let mut header = ip[..fixed].to_vec();
+    header[protocol_at] = next;
+    let left = claimed.saturating_sub(at - fixed) as u16;
+    header[length_at..length_at + 2].copy_from_slice(&left.to_be_bytes());
+    [&header, &ip[at..]].concat()
+}
+
+/// A packet without all that is around it: link type and bytes.
+fn stripped(frame: &[u8]) -> (u32, Vec<u8>) {
+    let (link, data) = opened(frame);
+    let is_ip = |ip: &&[u8]| match ip.first().map_or(0, |first| first >> 4) {
+        4 => ip.len() >= 4 * usize::from(ip[0] & 15) && ip.len() >= 20 && ip[0] & 15 >= 5,
+        6 => ip.len() >= 40,
+        _ => false,
+    };
+    match (link, ip_of(link, data).filter(is_ip)) {
+        (RAW, Some(ip)) => (RAW, shortened(ip)),
+        (_, Some(ip)) => {
+            let kind: &[u8] = if ip[0] >> 4 == 6 {
+                &[0x86, 0xdd]
+            } else {
+                &[8, 0]
+            };
+            (ETHERNET, [&data[..12], kind, &shortened(ip)].concat())
+        }
+        (link, None) => {
+            let mut data = data.to_vec();
+            while link == ETHERNET && matches!(half(&data, 12), Some(0x8100 | 0x88a8)) {
+                data.drain(12..16);
+            }
+            (link, data)
+        }
+    }
+}
+
 /// The innermost frame of an Ethernet frame: link type and bytes.
-fn stripped(frame: &[u8]) -> (u32, &[u8]) {
+fn opened(frame: &[u8]) -> (u32, &[u8]) {
     let mut innermost = (ETHERNET, frame);
     for _ in 0..8 {
         let Some((link, data)) = ip_of(innermost.0, innermost.1).and_then(carried) else {
@@ -179,10 +250,9 @@ fn inside(temp: &Temp, frames: &[Vec<u8>], expression: &str) -> Vec<usize> {
             .enumerate()
             .map(|(i, frame)| (i, stripped(frame)))
             .filter(|(_, (of, _))| *of == link);
-        let file = temp.file(
-            name,
-            &pcap_of(link, of_link.map(|(i, (_, data))| (i, data))),
-        );
+        let of_link: Vec<(usize, Vec<u8>)> = of_link.map(|(i, (_, data))| (i, data)).collect();
+        let packets = of_link.iter().map(|(i, data)| (*i, data.as_slice()));
+        let file = temp.file(name, &pcap_of(link, packets));
         matching.extend(tcpdump(&file, expression));
     }
     matching.sort_unstable();
@@ -281,6 +351,23 @@ fn payloads() -> Vec<Vec<u8>> {
         ip(ipv4([10, 4, 0, 1], [10, 2, 1, 1], 17, 5, &[1; 24])),
         ip(ipv6("2001:db8::1", "2001:db8::2", 17, &udp(7))),
         ip(ipv6("2001:db8::1", "2001:db8::3", 6, &tcp)),
+        // Options, then a first fragment; a later one.
+        ip(ipv6(
+            "2001:db8::1",
+            "2001:db8::4",
+            0,
+            &[
+                &[44, 0, 1, 4, 0, 0, 0, 0, 17, 0, 0, 1, 0, 0, 0, 1][..],
+                &udp(53),
+            ]
+            .concat(),
+        )),
+        ip(ipv6(
+            "2001:db8::1",
+            "2001:db8::4",
+            44,
+            &[&[17, 0, 0, 0x21, 0, 0, 0, 1][..], &udp(53)].concat(),
+        )),
         ip(ipv6(
             "2001:db8::1",
             "2001:db8::3",
@@ -328,6 +415,28 @@ fn tunnels(ip: &[u8]) -> Vec<Vec<u8>> {
         (137, [&[0, 1, 1, 64], ip].concat()),
         (17, udp_to(4789, &[&[8, 0, 0, 0, 0, 0, 5, 0], &ethernet])),
         (17, udp_to(4789, &[&[8, 0, 0, 0, 0, 0, 5, 0], &tagged])),
+        (17, udp_to(8472, &[&[8, 0, 0, 0, 0, 0, 5, 0], &ethernet])),
+        (47, gre(0, [0x88, 0xbe], &[&tagged])),
+        (
+            47,
+            gre(
+                0x1000,
+                [0x88, 0xbe],
+                &[&[0, 0, 0, 1, 0x10, 0, 0, 1, 0, 0, 0, 2], &ethernet],
+            ),
+        ),
+        (
+            47,
+            gre(
+                0x1000,
+                [0x22, 0xeb],
+                &[
+                    &[0, 0, 0, 1, 0x20, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0, 1],
+                    &[4; 8],
+                    &ethernet,
+                ],
+            ),
+        ),
         (
             17,
             udp_to(
@@ -446,6 +555,180 @@ fn inner_expressions_agree_with_tcpdump_on_the_captures() {
     );
 }
 
+/// The packet behind tags, labels and PPPoE, and what the frame around has in addition.
+fn behind(ip: &[u8]) -> Vec<Vec<u8>> {
+    let is_v6 = ip[0] >> 4 == 6;
+    let kind: [u8; 2] = if is_v6 { [0x86, 0xdd] } else { [8, 0] };
+    let ppp: [u8; 2] = if is_v6 { [0, 0x57] } else { [0, 0x21] };
+    let macs = [2, 0, 0, 0, 0, 3, 2, 0, 0, 0, 0, 4];
+    let frame = |head: &[u8]| [&macs[..], head, ip].concat();
+    let pppoe = [
+        &[0x88, 0x64, 0x11, 0, 0, 7][..],
+        &(ip.len() as u16 + 2).to_be_bytes(),
+        &ppp,
+    ]
+    .concat();
+    vec![
+        frame(&kind),
+        frame(&[&[0x81, 0, 0, 7][..], &kind].concat()),
+        frame(&[&[0x88, 0xa8, 0, 7, 0x81, 0, 0, 8][..], &kind].concat()),
+        frame(&[0x88, 0x47, 0, 1, 0, 64, 0, 2, 1, 64]),
+        frame(&pppoe),
+        frame(&[&[0x81, 0, 0, 7][..], &pppoe].concat()),
+    ]
+}
+
+#[test]
+fn an_inner_expression_looks_behind_tags_labels_pppoe_and_extension_headers() {
+    let test = "an_inner_expression_looks_behind_tags_labels_pppoe_and_extension_headers";
+    if !have(test, &["tcpdump"]) {
+        return;
+    }
+    let mut frames: Vec<Vec<u8>> = payloads().iter().flat_map(|ip| behind(ip)).collect();
+    let arp = [
+        &[0xff; 12][..],
+        &[0x81, 0, 0, 7, 8, 6, 0, 1, 8, 0, 6, 4, 0, 1],
+        &[0; 20],
+    ]
+    .concat();
+    frames.push(arp);
+    compare(&Temp::new(), &frames, "tags made here");
+}
+
+/// An expression that names tags sees them; one that matches nothing because of them is answered with a form that does.
+#[test]
+fn a_run_that_matches_nothing_says_how_to_look_behind_tags() {
+    let temp = Temp::new();
+    let file = |name: &str, frames: &[Vec<u8>]| {
+        temp.file(
+            name,
+            &pcap_of(ETHERNET, frames.iter().map(Vec::as_slice).enumerate()),
+        )
+    };
+    let frames = behind(&payloads()[0]);
+    let count = |expression: &str, file: &str| weir(["filter", "--count", expression, file]).ok();
+    for (which, place, form) in [
+        (1, "VLAN tags", "vlan and (port 53)"),
+        (2, "VLAN tags", "vlan and vlan and (port 53)"),
+        (3, "MPLS labels", "mpls and mpls and (port 53)"),
+        (4, "PPPoE", "pppoes and (port 53)"),
+        (5, "VLAN tags and PPPoE", "vlan and pppoes and (port 53)"),
+    ] {
+        let file = file("one.pcap", &frames[which..=which]);
+        let line = format!(
+            "weir: nothing matched, but packets after {place} would: '{form}' or --inner finds them\n"
+        );
+        let none = count("port 53", &file);
+        assert_eq!(
+            (none.count(), none.err.starts_with(&line)),
+            (0, true),
+            "{}",
+            none.err
+        );
+        assert_eq!(count(form, &file).count(), 1);
+        let inner = weir(["filter", "--inner", "--count", form, &file]).ok();
+        assert_eq!(inner.count(), 1, "the expression names {place} itself");
+        let measured = weir(["measure", &file, "--filter", "port 53"]).ok();
+        assert!(measured.err.starts_with(&line), "{}", measured.err);
+        let measured = weir(["measure", &file, "--filter", "port 53", "--inner"]).ok();
+        assert!(
+            measured.text().contains(" 1 packet "),
+            "{}",
+            measured.text()
+        );
+        assert!(!measured.err.contains("nothing matched"));
+        // What is not there either way needs no word, and neither does a run that matches.
+        assert!(!count("port 54", &file).err.contains("nothing matched"));
+    }
+    let both = file("both.pcap", &frames[..2]);
+    let one = count("port 53", &both);
+    assert_eq!(
+        (one.count(), one.err.contains("nothing matched")),
+        (1, false)
+    );
+    let tunnel = file("tunnel.pcap", &[tunnels(&payloads()[0])[0].clone()]);
+    let none = count("port 53", &tunnel);
+    assert!(
+        none.err
+            .contains("but packets in tunnels would: --inner finds them"),
+        "{}",
+        none.err
+    );
+}
+
+/// Rules, triggers and other ports of VXLAN.
+#[test]
+fn all_commands_look_inside() {
+    let temp = Temp::new();
+    let mut frames = behind(&payloads()[0]);
+    let mut vxlan = tunnels(&payloads()[0])[14].clone();
+    vxlan[36..38].copy_from_slice(&5000u16.to_be_bytes());
+    frames.push(vxlan);
+    let file = temp.file(
+        "a.pcap",
+        &pcap_of(ETHERNET, frames.iter().map(Vec::as_slice).enumerate()),
+    );
+    let count = |more: &[&str]| {
+        let fixed = ["filter", "--count", "udp port 53", &file];
+        weir(fixed.iter().chain(more)).ok().count() as usize
+    };
+    assert_eq!(count(&[]), 1);
+    assert_eq!(count(&["--inner"]), frames.len() - 1);
+    assert_eq!(count(&["--inner", "--vxlan-port", "5000"]), frames.len());
+    let rules = temp.file("rules.txt", b"drop expr 'udp port 53'\ndefault pass\n");
+    let check = |more: &[&str]| {
+        let fixed = ["firewall", "check", &rules, &file, "--json"];
+        weir(fixed.iter().chain(more)).ok().text()
+    };
+    assert!(check(&[]).contains("\"denied\":1,"), "{}", check(&[]));
+    let all = format!("\"denied\":{},", frames.len() - 1);
+    assert!(
+        check(&["--inner"]).contains(&all),
+        "{}",
+        check(&["--inner"])
+    );
+    let directory = temp.at("record");
+    weir([
+        "record",
+        &file,
+        &directory,
+        "--inner",
+        "--filter",
+        "udp port 53",
+        "--disk",
+        "8M",
+        "--trigger",
+        "dns=udp port 53",
+    ])
+    .ok();
+    let kept = weir(["query", &directory, "--count"]).ok();
+    assert_eq!(kept.count() as usize, frames.len() - 1);
+    let inner = weir(["query", &directory, "udp port 53", "--inner", "--count"]).ok();
+    assert_eq!(inner.count() as usize, frames.len() - 1);
+    let saved = std::fs::read_dir(&directory)
+        .unwrap()
+        .filter_map(Result::ok);
+    let saved = saved.filter(|file| {
+        file.file_name()
+            .to_string_lossy()
+            .starts_with("trigger-dns-")
+    });
+    assert_eq!(saved.count(), 1);
+    let nine: Vec<String> = (1..10)
+        .flat_map(|n| ["--vxlan-port".to_owned(), n.to_string()])
+        .collect();
+    let fixed = ["filter", "--inner", "udp", &file].map(str::to_owned);
+    let refused = weir(fixed.into_iter().chain(nine));
+    assert_eq!(refused.code, Some(2), "{}", refused.err);
+    assert!(
+        refused
+            .err
+            .contains("--vxlan-port: 9 ports; 8 are the most"),
+        "{}",
+        refused.err
+    );
+}
+
 /// `ether host` tests addresses, which a packet without link header does not have.
 #[test]
 fn an_expression_about_ethernet_judges_tunnels_that_carry_it() {
@@ -473,7 +756,7 @@ fn an_expression_about_ethernet_judges_tunnels_that_carry_it() {
 }
 
 #[test]
-fn the_filter_of_a_measurement_sees_the_packet_around_the_tunnel() {
+fn the_filter_of_a_measurement_judges_the_packet_whose_key_counts() {
     let temp = Temp::new();
     let frames = tunnels(&payloads()[0]);
     let vxlan = &frames[14];
@@ -492,10 +775,10 @@ fn the_filter_of_a_measurement_sees_the_packet_around_the_tunnel() {
             object["top"][0]["dport"].as_u64(),
         )
     };
-    assert_eq!(passed("udp port 4789"), (1, Some(53)));
-    assert_eq!(passed("udp port 53"), (0, None));
-    let inner = weir(["filter", "--inner", "udp port 53", &file, "-w", "-"]).ok();
-    let done = weir_fed(["measure", "--inner", "--json", "-"], &inner.out).ok();
+    assert_eq!(passed("udp port 4789"), (0, None));
+    assert_eq!(passed("udp port 53"), (1, Some(53)));
+    let outer = weir(["filter", "udp port 4789", &file, "-w", "-"]).ok();
+    let done = weir_fed(["measure", "--inner", "--json", "-"], &outer.out).ok();
     assert!(done.text().contains("\"passed\":1,"), "{}", done.text());
 }
 

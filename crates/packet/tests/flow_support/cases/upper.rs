@@ -451,6 +451,73 @@ pub(super) fn tunnels() -> Vec<Case> {
             to(4789),
             key,
         ),
+        case("ERSPAN I", gre("0000 88be", &frame), four(47), key),
+        case(
+            "ERSPAN II",
+            gre("1000 88be 00000001 1000 0001 00000002", &frame),
+            four(47),
+            key,
+        ),
+        case(
+            "ERSPAN II of a tagged frame, GRE with key",
+            gre(
+                "3000 88be 00000007 00000001 1064 1801 00000002",
+                &cat(&[&frame[..12], &hex("8100 0064"), &frame[12..]]),
+            ),
+            four(47),
+            key,
+        ),
+        case(
+            "ERSPAN III",
+            gre("1000 22eb 00000001 2000 0001 00000002 0000 0000", &frame),
+            four(47),
+            key,
+        ),
+        case(
+            "ERSPAN III with a subheader",
+            gre(
+                "1000 22eb 00000001 2000 0001 00000002 0000 0001 04000000 00000000",
+                &frame,
+            ),
+            four(47),
+            key,
+        ),
+        case(
+            "ERSPAN of version 3",
+            gre("1000 88be 00000001 3000 0001 00000002", &frame),
+            four(47),
+            four(47),
+        ),
+        case(
+            "VXLAN on Linux' port",
+            over_udp(8472, "08000000 00000100", &frame),
+            to(8472),
+            key,
+        ),
+        case(
+            "VXLAN-GPE, IPv4",
+            over_udp(4790, "0c000001 00000100", &packet),
+            to(4790),
+            key,
+        ),
+        case(
+            "VXLAN-GPE, IPv6",
+            over_udp(4790, "0c000002 00000100", &packet6),
+            to(4790),
+            key6,
+        ),
+        case(
+            "VXLAN-GPE, Ethernet",
+            over_udp(4790, "0c000003 00000100", &frame),
+            to(4790),
+            key,
+        ),
+        case(
+            "VXLAN-GPE of an unknown protocol",
+            over_udp(4790, "0c000007 00000100", &frame),
+            to(4790),
+            to(4790),
+        ),
         case(
             "VXLAN without the I flag",
             over_udp(4789, "00000000 00000100", &frame),
