@@ -5,8 +5,10 @@
 //! af_packet:eth0     AF_PACKET
 //! af_xdp:eth0        AF_XDP, all queues          af_xdp:eth0:1    one queue
 //! dpdk:DEVICE        DPDK
+//! netns:blue/eth0    an interface of another network namespace: see [`namespaced`]
 //! ```
 
+pub mod namespaced;
 pub mod rings;
 
 use crate::control::kernel_program;
@@ -20,6 +22,7 @@ use std::time::Duration;
 use weir_filter::Names;
 use weir_io::Input;
 use weir_io::live::Backend;
+use weir_io::sys::namespace::{self, Namespace};
 use weir_io::sys::packet_socket::{self, Ring};
 pub use weir_io::sys::packet_socket::{Direction, Fanout, Stamps};
 use weir_io::sys::xdp;
@@ -54,18 +57,22 @@ impl<'a> Live<'a> {
             return Some(Self::AfPacket(interface));
         }
         if let Some(text) = name.strip_prefix(AF_XDP) {
-            let (interface, queue) = text
-                .rsplit_once(':')
-                .map_or((text, None), |(interface, queue)| (interface, Some(queue)));
+            // The name of a namespace may have a colon itself.
+            let from = text.rfind('/').map_or(0, |slash| slash + 1);
+            let (interface, queue) = match text[from..].rsplit_once(':') {
+                Some((interface, queue)) => (&text[..from + interface.len()], Some(queue)),
+                None => (text, None),
+            };
             return Some(Self::AfXdp(interface, queue));
         }
         if let Some(device) = name.strip_prefix(DPDK) {
             return Some(Self::Dpdk(device));
         }
-        (is_interface(name) && !Path::new(name).exists()).then_some(Self::AfPacket(name))
+        let is_named = is_interface(name) || namespaced::is_namespaced(name);
+        (is_named && !Path::new(name).exists()).then_some(Self::AfPacket(name))
     }
 
-    /// Returns the name of the interface or device.
+    /// Returns the name of the interface or device; with the name of its namespace, if it is [another](namespaced).
     pub fn interface(self) -> &'a str {
         match self {
             Self::AfPacket(interface) | Self::AfXdp(interface, _) | Self::Dpdk(interface) => {
@@ -290,6 +297,17 @@ pub enum CaptureError {
     /// AF_XDP reported an error.
     #[error(transparent)]
     Xdp(#[from] xdp::Error),
+    /// The network namespace of the interface cannot be entered.
+    #[error(transparent)]
+    Namespace(#[from] namespace::Error),
+    /// A name that begins as one of an interface in a namespace has another form.
+    #[error(
+        "an interface of another network namespace is netns:NAME/INTERFACE or pid:NUMBER/INTERFACE"
+    )]
+    Namespaced,
+    /// All interfaces of another namespace.
+    #[error("name one interface of another network namespace: any has the names of this one")]
+    AnyInNamespace,
     /// The expression does not fit the interface.
     #[error(transparent)]
     Plan(#[from] PlanError),
@@ -325,24 +343,21 @@ fn try_open(
 ) -> Result<Opened, CaptureError> {
     let live = Live::of(source).ok_or(CaptureError::NoInterface)?;
     let name = live.interface();
+    let place = match live {
+        Live::AfPacket(_) | Live::AfXdp(..) => namespaced::namespace_of(name)?,
+        Live::Dpdk(_) => None,
+    };
     let awaited = request.settings.wait && !matches!(live, Live::Dpdk(_));
-    if stop.load(Ordering::Relaxed) || awaited && !wait_for(name, stop, hear) {
+    if stop.load(Ordering::Relaxed) || awaited && !wait_for(name, place.as_ref(), stop, hear)? {
         return Ok(Opened::default());
     }
     if awaited {
         // The number of queues is known only now.
         rings::check(std::slice::from_ref(source), &request.settings)?;
     }
-    // A packet socket copies, and takes nothing away.
-    match live {
-        Live::AfPacket(_) => {}
-        Live::AfXdp(interface, _) => guard::check(Act::Take, interface, request.yes_take)?,
-        Live::Dpdk(device) => guard::check_device(Act::Take, device, request.yes_take)?,
-    }
-    let backends = match live {
-        Live::AfPacket(_) => af_packet(name, request, stop, hear)?,
-        Live::AfXdp(_, queue) => af_xdp(name, queue, request, stop)?,
-        Live::Dpdk(device) => dpdk(device, request)?,
+    let backends = match &place {
+        None => backends(live, name, request, stop, hear)?,
+        Some((namespace, bare)) => backends_within(namespace, (live, bare), request, stop, hear)?,
     };
     let descriptions = backends.iter().map(|backend| backend.describe()).collect();
     let queues = backends.len() > 1 && !matches!(live, Live::AfPacket(_));
@@ -354,6 +369,69 @@ fn try_open(
         inputs: backends.into_iter().enumerate().map(input).collect(),
         descriptions,
     })
+}
+
+/// Opens the backends of a source, whose interface is called `name` in the namespace of this thread.
+fn backends(
+    live: Live<'_>,
+    name: &str,
+    request: &CaptureRequest<'_>,
+    stop: &AtomicBool,
+    hear: Hear<'_>,
+) -> Result<Vec<Box<dyn Backend>>, CaptureError> {
+    // A packet socket copies, and takes nothing away.
+    match live {
+        Live::AfPacket(_) => {}
+        Live::AfXdp(..) => guard::check(Act::Take, name, request.yes_take)?,
+        Live::Dpdk(device) => guard::check_device(Act::Take, device, request.yes_take)?,
+    }
+    match live {
+        Live::AfPacket(_) => af_packet(name, request, stop, hear),
+        Live::AfXdp(_, queue) => af_xdp(name, queue, request, stop),
+        Live::Dpdk(device) => dpdk(device, request),
+    }
+}
+
+/// Opens the backends of a source in another namespace, where its interface is called `bare`.
+fn backends_within(
+    namespace: &Namespace,
+    (live, bare): (Live<'_>, &str),
+    request: &CaptureRequest<'_>,
+    stop: &AtomicBool,
+    hear: Hear<'_>,
+) -> Result<Vec<Box<dyn Backend>>, CaptureError> {
+    let name = live.interface();
+    let mut yes_take = request.yes_take.to_vec();
+    if yes_take.iter().any(|named| named == name) {
+        yes_take.push(bare.to_owned());
+    }
+    let request = CaptureRequest {
+        yes_take: &yes_take,
+        ..*request
+    };
+    // The function of the caller stays in its thread.
+    let mut raised = None;
+    let mut keep = |notice: Notice<'_>| {
+        if let Notice::BlockRaised {
+            asked,
+            block,
+            largest,
+            ..
+        } = notice
+        {
+            raised = Some((asked, block, largest));
+        }
+    };
+    let opened = namespace.within(|| backends(live, bare, &request, stop, &mut keep))?;
+    if let Some((asked, block, largest)) = raised {
+        hear(Notice::BlockRaised {
+            name,
+            asked,
+            block,
+            largest,
+        });
+    }
+    opened
 }
 
 fn boxed<B: Backend + 'static>(backends: Vec<B>) -> Vec<Box<dyn Backend>> {
@@ -508,18 +586,27 @@ fn dpdk(_: &str, _: &CaptureRequest<'_>) -> Result<Vec<Box<dyn Backend>>, Captur
     Err(CaptureError::WithoutDpdk)
 }
 
-/// Waits until an interface exists and is up. Returns `false` if `stop` was set first.
-fn wait_for(name: &str, stop: &AtomicBool, hear: Hear<'_>) -> bool {
+/// Waits until an interface exists and is up, in its namespace if that is another one. Returns `false` if `stop` was set first.
+fn wait_for(
+    name: &str,
+    place: Option<&(Namespace, &str)>,
+    stop: &AtomicBool,
+    hear: Hear<'_>,
+) -> Result<bool, CaptureError> {
     const TURN: Duration = Duration::from_millis(50);
+    let is_up = || match place {
+        Some((namespace, bare)) => namespace.within(|| packet_socket::is_up(bare)),
+        None => Ok(packet_socket::is_up(name)),
+    };
     let mut told = false;
-    while name != packet_socket::ANY && !packet_socket::is_up(name) {
+    while name != packet_socket::ANY && !is_up()? {
         if stop.load(Ordering::Relaxed) {
-            return false;
+            return Ok(false);
         }
         if !std::mem::replace(&mut told, true) {
             hear(Notice::Waits { name });
         }
         std::thread::sleep(TURN);
     }
-    true
+    Ok(true)
 }

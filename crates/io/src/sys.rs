@@ -13,6 +13,7 @@ pub mod exhausted;
 pub mod ingress;
 pub mod inject;
 pub mod local;
+pub mod namespace;
 mod option;
 pub mod packet_socket;
 pub mod privilege;

@@ -7,11 +7,13 @@ use crate::twice::twice_line;
 use crate::{Refusal, refusal, refuse};
 use std::fmt::Display;
 use std::path::Path;
+use weir_engine::capture::namespaced::{bare, command_words, is_namespaced};
 use weir_engine::capture::rings::TooLarge;
 use weir_engine::capture::{AF_PACKET, AF_XDP, CaptureError, DPDK, Live, Notice, is_interface};
 use weir_engine::name::{Name, interface_of};
 use weir_engine::session::{Capture, Session, Unopened};
 use weir_io::live::{Counts, Marks};
+use weir_io::sys::namespace;
 use weir_io::sys::packet_socket;
 use weir_io::sys::xdp;
 
@@ -45,6 +47,7 @@ pub fn check_queue(name: &Name) -> Result<(), Refusal> {
     match name
         .utf8()
         .strip_prefix(AF_PACKET)
+        .filter(|rest| !is_namespaced(rest))
         .and_then(|rest| rest.split_once(':'))
     {
         Some((interface, queue)) => refuse!(
@@ -188,7 +191,23 @@ pub fn refusal(
         CaptureError::Guarded(error) => guarded(source, &error),
         CaptureError::PacketSocket(error) => refused_by_packet_socket(name, error),
         CaptureError::Xdp(error) => refused_by_xdp(name, error),
+        CaptureError::Namespace(error) => refused_namespace(source, error),
+        CaptureError::Namespaced | CaptureError::AnyInNamespace => refusal!("{source}: {error}"),
         error => Refusal(error.to_string()),
+    }
+}
+
+fn refused_namespace(source: &Name, error: namespace::Error) -> Refusal {
+    use namespace::{Error, Namespace};
+    match error {
+        Error::Missing(Namespace::Named(_)) => {
+            refusal!("{source}: {error}: ip netns lists those there are")
+        }
+        Error::NotPermitted(_) => refusal!("{source}: {error}: run weir as root"),
+        Error::System { namespace, error } => {
+            refusal!("{source}: {namespace}: {}", io_words(&error))
+        }
+        error => refusal!("{source}: {error}"),
     }
 }
 
@@ -271,11 +290,16 @@ fn size(bytes: u64) -> String {
 }
 
 fn no_interface(name: &str, error: &impl Display) -> Refusal {
-    refusal!("{name}: {error}: weir filter -D lists those there are; --wait waits for it")
+    let list = match command_words(name) {
+        inside if inside.is_empty() => "weir filter -D".to_owned(),
+        inside => format!("sudo {inside}ip link"),
+    };
+    refusal!("{name}: {error}: {list} lists those there are; --wait waits for it")
 }
 
 fn is_down(name: &str, error: &impl Display) -> Refusal {
-    refusal!("{name}: {error}: sudo ip link set {name} up; --wait waits for it")
+    let (inside, bare) = (command_words(name), bare(name));
+    refusal!("{name}: {error}: sudo {inside}ip link set {bare} up; --wait waits for it")
 }
 
 /// Observations about a capture in addition to its packets (link down, merged or cut packets,
@@ -292,8 +316,9 @@ pub fn marks_lines(name: &str, marks: &Marks) -> Vec<String> {
     let device = if name == packet_socket::ANY {
         "IF"
     } else {
-        interface_of(name)
+        bare(interface_of(name))
     };
+    let inside = command_words(interface_of(name));
     if downs > 0 {
         let times = if downs == 1 {
             "once".to_owned()
@@ -307,7 +332,7 @@ pub fn marks_lines(name: &str, marks: &Marks) -> Vec<String> {
     if large > 0 {
         lines.push(format!(
             "{name}: {large} packets are larger than the medium takes, merged or not cut yet: \
-             sudo ethtool -K {device} gro off lro off tso off gso off shows them as they are sent"
+             sudo {inside}ethtool -K {device} gro off lro off tso off gso off shows them as they are sent"
         ));
     }
     if cut > 0 {
@@ -319,7 +344,7 @@ pub fn marks_lines(name: &str, marks: &Marks) -> Vec<String> {
     if unfinished_checksums > 0 {
         lines.push(format!(
             "{name}: {} captured before the card filled in the checksum (normal for packets sent locally); to avoid it: \
-             sudo ethtool -K {device} tx off, on the sender",
+             sudo {inside}ethtool -K {device} tx off, on the sender",
             was(unfinished_checksums)
         ));
     }

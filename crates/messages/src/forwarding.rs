@@ -27,6 +27,9 @@ pub fn refused(error: Error, rules: &str) -> Refusal {
         Error::AnyInterface => {
             refusal!("any stands for all interfaces, and packets are forwarded from one")
         }
+        Error::OtherNamespace => refusal!(
+            "packets are forwarded between interfaces of one network namespace: run weir firewall in it, with ip netns exec or nsenter -n"
+        ),
         Error::SameInterface { sink } => {
             refusal!("{sink} is where the packets come from: IN and OUT are two interfaces")
         }

@@ -32,6 +32,7 @@ use std::io::{self, IsTerminal};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
+use weir_engine::capture::namespaced::namespace_of;
 use weir_engine::event::{Event, On};
 use weir_engine::name::Name;
 use weir_engine::outputs::Outputs;
@@ -197,7 +198,16 @@ fn run_over(arguments: &MeasureArgs, query: Option<&Arc<Query>>) -> anyhow::Resu
 /// Sources of the run, in their order.
 /// Speed of the link in each direction, bit/s: of all interfaces together, if each of them says it.
 fn link_speed(arguments: &MeasureArgs) -> Option<f64> {
-    let of_interface = |name| Some(f64::from(sys::device::speed_mbit(interface(name)?)?) * 1e6);
+    let of_interface = |name| {
+        let speed = |interface: &str| sys::device::speed_mbit(interface);
+        let interface = interface(name)?;
+        // The speed is that in the namespace of the interface.
+        let found = match namespace_of(interface).ok()? {
+            Some((namespace, bare)) => namespace.within(|| speed(bare)).ok()?,
+            None => speed(interface),
+        };
+        Some(f64::from(found?) * 1e6)
+    };
     let speeds = || arguments.sources.iter().map(of_interface);
     arguments.link.or_else(|| speeds().sum::<Option<f64>>())
 }

@@ -1,5 +1,6 @@
 //! Check of the memory for rings against the free memory, before weir requests it from the kernel.
 
+use super::namespaced::namespace_of;
 use super::{Live, Settings};
 use crate::name::Name;
 use weir_io::sys::xdp;
@@ -75,7 +76,7 @@ pub fn check(sources: &[Name], settings: &Settings) -> Result<(), TooLarge> {
                 let queues = if queue.is_some() {
                     1
                 } else {
-                    u64::from(xdp::queues_of(name))
+                    u64::from(queues_of(name))
                 };
                 match settings.pages {
                     Policy::Auto => rings.huge += queues,
@@ -91,6 +92,14 @@ pub fn check(sources: &[Name], settings: &Settings) -> Result<(), TooLarge> {
     match refusal(settings.ring, rings, &available) {
         Some(why) => Err(why),
         None => Ok(()),
+    }
+}
+
+/// Number of receive queues of an interface; 1 if its namespace cannot be entered, which ends the run later.
+fn queues_of(name: &str) -> u32 {
+    match namespace_of(name) {
+        Ok(Some((namespace, bare))) => namespace.within(|| xdp::queues_of(bare)).unwrap_or(1),
+        _ => xdp::queues_of(name),
     }
 }
 

@@ -126,6 +126,9 @@ pub enum Error {
     /// The source stands for all interfaces.
     #[error("packets are forwarded from one interface")]
     AnyInterface,
+    /// One of the interfaces is in another network namespace.
+    #[error("packets are forwarded between interfaces of one network namespace")]
+    OtherNamespace,
     /// The packets would leave where they come from.
     #[error("{sink} is where the packets come from")]
     SameInterface {

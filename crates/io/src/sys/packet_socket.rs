@@ -489,7 +489,8 @@ impl Ring {
             return Ok(());
         }
         let socket = self.shared.socket();
-        match options::name_of(self.index).and_then(|name| options::flags_of(&name, socket)) {
+        match options::name_on(self.index, socket).and_then(|name| options::flags_of(&name, socket))
+        {
             None => {
                 // The interface was removed, which does not count as going down.
                 self.is_down = false;

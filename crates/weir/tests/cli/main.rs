@@ -34,6 +34,7 @@ mod losses;
 mod measure;
 mod mixes;
 mod names;
+mod namespaces;
 mod outputs;
 mod provenance;
 mod query;

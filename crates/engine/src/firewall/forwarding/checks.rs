@@ -1,6 +1,7 @@
 //! Checks of a forwarding: its settings, and rules that can be followed between its interfaces.
 
 use super::{Error, Settings, is_by_flow};
+use crate::capture::namespaced::is_namespaced;
 use crate::capture::{AF_PACKET, Live, is_interface};
 use crate::guard::Guarded;
 use crate::name::Name;
@@ -156,6 +157,10 @@ pub(super) fn check(settings: &Settings, sink: &Name) -> Result<(), Error> {
     let of_sink = port::interface(sink);
     if of_source == Some(packet_socket::ANY) {
         return Err(Error::AnyInterface);
+    }
+    let interfaces = [of_source, of_sink.or(Some(sink.utf8()))];
+    if interfaces.into_iter().flatten().any(is_namespaced) {
+        return Err(Error::OtherNamespace);
     }
     let index = |name: Option<&str>| name.and_then(packet_socket::index_of);
     let is_same =

@@ -38,6 +38,17 @@ pub fn name_of(index: u32) -> Option<String> {
     )
 }
 
+/// Returns the name of the interface of this number, in the network namespace of a socket.
+pub(super) fn name_on(index: u32, socket: &OwnedFd) -> Option<String> {
+    let mut request = zeroed::<libc::ifreq>();
+    request.ifr_ifru.ifru_ifindex = c_int::try_from(index).ok()?;
+    // SAFETY: the request is a live local, into which the command writes the name.
+    let done = unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCGIFNAME, &raw mut request) };
+    let name = request.ifr_name.iter().map(|byte| *byte as u8);
+    let name: Vec<u8> = name.take_while(|byte| *byte != 0).collect();
+    (done == 0).then(|| String::from_utf8_lossy(&name).into_owned())
+}
+
 /// Returns the flags (IFF_) of an interface; `None` if there is no such interface.
 pub(super) fn flags_of(name: &str, socket: &OwnedFd) -> Option<c_int> {
     let request = about(name, socket, libc::SIOCGIFFLAGS)?;

@@ -131,7 +131,13 @@ impl Interface {
 
 /// Returns the number of receive queues of an interface; 1 if the number is unknown, or if there is no such interface.
 pub fn queues_of(name: &str) -> u32 {
+    // sysfs may show the interfaces of another namespace.
+    let is_shown = || {
+        let index = std::fs::read_to_string(format!("/sys/class/net/{name}/ifindex")).ok()?;
+        (index.trim().parse().ok() == index_of(name)).then_some(())
+    };
     let listed = || {
+        is_shown()?;
         let queues = std::fs::read_dir(format!("/sys/class/net/{name}/queues")).ok()?;
         let names = queues.filter_map(|queue| queue.ok()?.file_name().into_string().ok());
         Some(names.filter(|name| name.starts_with("rx-")).count() as u32)

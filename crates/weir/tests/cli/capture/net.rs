@@ -195,19 +195,7 @@ impl Net {
 
     /// Starts a program in the namespace `end`, and returns once it has printed `ready` on standard error.
     pub fn start_at(&self, end: &str, command: &[&str], ready: &str) -> Capture {
-        let mut command = self.command(end, command);
-        let mut child = command
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("ip can be run");
-        let err = BufReader::new(child.stderr.take().expect("it is a pipe"));
-        Capture {
-            child,
-            err,
-            said: String::new(),
-        }
-        .until(ready)
+        Capture::begin(&mut self.command(end, command), ready)
     }
 
     /// Sends frames from the far end; returns their number.
@@ -275,6 +263,22 @@ pub struct Capture {
 }
 
 impl Capture {
+    /// Starts a program, and returns once it has printed `ready` on standard error.
+    pub fn begin(command: &mut Command, ready: &str) -> Self {
+        let mut child = command
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the program can be run");
+        let err = BufReader::new(child.stderr.take().expect("it is a pipe"));
+        Self {
+            child,
+            err,
+            said: String::new(),
+        }
+        .until(ready)
+    }
+
     pub fn signal(&self, name: &str) {
         tool("kill", [name, &self.child.id().to_string()]).ok();
     }
