@@ -236,7 +236,7 @@ typedef struct {
   uint32_t size;
   // WEIR_BY_BYTES and so on, added.
   uint32_t flags;
-  // Keys to count by, a table each: 5tuple, conversation, pair, src, dst, sport, dport, proto, or prefixes such as src/24; their number
+  // Keys to count by, a table each: 5tuple, conversation, src, dst, host, dport, service, vlan and others of weir help keys, prefixes such as src/24; their number
   // is `key_count`. By default 5tuple.
   const char *const *keys;
   // Number of keys.

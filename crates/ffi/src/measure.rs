@@ -70,7 +70,7 @@ pub struct weir_measure_options {
     pub size: u32,
     /// WEIR_BY_BYTES and so on, added.
     pub flags: u32,
-    /// Keys to count by, a table each: 5tuple, conversation, pair, src, dst, sport, dport, proto, or prefixes such as src/24; their number
+    /// Keys to count by, a table each: 5tuple, conversation, src, dst, host, dport, service, vlan and others of weir help keys, prefixes such as src/24; their number
     /// is `key_count`. By default 5tuple.
     pub keys: *const *const c_char,
     /// Number of keys.

@@ -3,6 +3,7 @@
 use crate::observation::Glance;
 use crate::{Config, Error, Observation, Slot, State, Windows};
 use std::sync::{Arc, Mutex, PoisonError};
+use weir_packet::flow::Facts;
 
 /// Used states of closed windows, kept for new windows. Clearing a state is cheaper than a new one, because new memory costs
 /// page faults.
@@ -77,7 +78,18 @@ impl Aggregate {
     /// **Cost**: no allocation but for a new window.
     ///
     /// **Errors**: no memory for the tables of a new window.
-    pub fn take(&mut self, packets: &[Observation], mut likely: &[u8]) -> Result<(), Error> {
+    pub fn take(&mut self, packets: &[Observation], likely: &[u8]) -> Result<(), Error> {
+        self.take_with(packets, &[], likely)
+    }
+
+    /// The same for packets with facts: `facts` has one for each packet, or is empty if no kind of key
+    /// [needs any](crate::KeyKind::needs_facts).
+    pub fn take_with(
+        &mut self,
+        packets: &[Observation],
+        mut facts: &[Facts],
+        mut likely: &[u8],
+    ) -> Result<(), Error> {
         let mut rest = packets;
         // Nearly always, all packets belong to one window.
         let whole = Glance::of(packets);
@@ -107,12 +119,23 @@ impl Aggregate {
                         .max(1);
                     (run, Glance::of(&rest[..run]))
                 };
-            state.take(&rest[..run], likely.get(..run).unwrap_or_default(), &glance);
+            state.take(
+                &rest[..run],
+                facts.get(..run).unwrap_or_default(),
+                likely.get(..run).unwrap_or_default(),
+                &glance,
+            );
             self.taken += run as u64;
             rest = &rest[run..];
+            facts = facts.get(run..).unwrap_or_default();
             likely = likely.get(run..).unwrap_or_default();
         }
         Ok(())
+    }
+
+    /// Returns whether a kind of key needs the facts of packets.
+    pub fn needs_facts(&self) -> bool {
+        self.config.needs_facts()
     }
 
     /// Removes and returns the states of the windows before number `open`.

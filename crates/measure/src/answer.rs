@@ -34,6 +34,37 @@ pub struct Bound {
     pub upper: u64,
 }
 
+impl Bound {
+    /// Returns the bound of the sum of two figures.
+    pub(crate) fn and(self, other: Self) -> Self {
+        use BoundKind::{Deterministic, Exact, None, Probabilistic};
+        let kind = match (self.kind, other.kind) {
+            (None, _) | (_, None) => None,
+            // Both hold at once with at least this probability.
+            (Probabilistic { confidence: a }, Probabilistic { confidence: b }) => Probabilistic {
+                confidence: (a + b - 1.0).max(0.0),
+            },
+            (probable @ Probabilistic { .. }, _) | (_, probable @ Probabilistic { .. }) => probable,
+            (Exact, Exact) => Exact,
+            _ => Deterministic,
+        };
+        Self {
+            kind,
+            lower: self.lower.saturating_add(other.lower),
+            upper: self.upper.saturating_add(other.upper),
+        }
+    }
+}
+
+/// Figures of both directions of a row, whose sums are the figures of the row.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Sides {
+    /// Packets and bytes that the end sent, or that the first end sent to the other.
+    pub tx: Counts,
+    /// Packets and bytes that it received.
+    pub rx: Counts,
+}
+
 /// One row of a table.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Row {
@@ -45,6 +76,8 @@ pub struct Row {
     pub bound: Bound,
     /// Bound of the figure that does not rank.
     pub companion: Bound,
+    /// Figures of both directions; `None` for directional keys.
+    pub sides: Option<Sides>,
 }
 
 /// Largest keys of a window, with the rest of the traffic.

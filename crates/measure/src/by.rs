@@ -1,6 +1,6 @@
 //! Figures that rank keys, and the kinds of key that have them.
 
-use crate::KeyKind;
+use crate::{Field, Fields, KeyKind, Sketch};
 use core::fmt;
 use weir_sketch::Weigh;
 
@@ -65,6 +65,15 @@ impl By {
             (KeyKind::Sport | KeyKind::Dport, Self::Contacts) => {
                 "the contacts of a port are its peers: count these"
             }
+            (KeyKind::Host(_) | KeyKind::Hosts, _) => {
+                "it counts both directions: use the key src or dst"
+            }
+            (KeyKind::Service | KeyKind::App, _) => "it counts both directions: use the key dport",
+            (KeyKind::Mac, _) => "peers and ports have IP addresses: use the key src or dst",
+            (KeyKind::Fields(fields), by) => match fields_advice(fields, by) {
+                Some(advice) => advice,
+                None => return Ok(()),
+            },
             _ => return Ok(()),
         };
         Err(Unfit::Key {
@@ -72,6 +81,24 @@ impl By {
             by: self,
             advice,
         })
+    }
+}
+
+/// Returns why keys of several fields cannot have different numbers of elements; `None` if they can.
+fn fields_advice(fields: Fields, by: By) -> Option<&'static str> {
+    let has_pair = fields.has(Field::Src) && fields.has(Field::Dst);
+    match by {
+        _ if fields.needs_facts() => Some(
+            "peers and ports are counted for addresses and ports alone: use the key src or dst",
+        ),
+        By::Peers | By::Contacts if has_pair => Some("it has one peer: leave out src or dst"),
+        By::Ports | By::Contacts if fields.has(Field::Dport) => {
+            Some("a port has no other ports: leave out dport, or count its peers")
+        }
+        By::Ports | By::Contacts if fields.has(Field::Sport) => {
+            Some("ports are counted for addresses: leave out sport, or count its peers")
+        }
+        _ => None,
     }
 }
 
@@ -101,6 +128,14 @@ pub enum Unfit {
     Sketch {
         /// Figure.
         by: By,
+    },
+    /// The tables of a sketch cannot have keys of this kind.
+    #[error("the sketch {sketch} cannot have the key {key}", sketch = .sketch.name())]
+    Table {
+        /// Kind of key.
+        key: KeyKind,
+        /// Sketch.
+        sketch: Sketch,
     },
     /// Workers cannot share a sample.
     #[error("workers cannot share the sample by which {by} are counted")]

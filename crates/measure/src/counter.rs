@@ -4,6 +4,7 @@
 mod cms;
 mod exact;
 mod figure;
+mod folded;
 mod heavy;
 mod majority;
 mod reversible;
@@ -13,7 +14,7 @@ mod simple;
 
 pub use shared::SharedTables;
 
-use crate::answer::{BoundKind, Change, Estimate, Table, difference, largest_changes};
+use crate::answer::{Bound, BoundKind, Change, Estimate, Row, Table, difference, largest_changes};
 use crate::part::{Count, Fill, Part};
 use crate::{Config, Error, KeyKind, Observation};
 use cms::{NamedCms, SharedNamedCms};
@@ -85,7 +86,7 @@ impl Sketch {
     /// Returns whether tables of this sketch can have keys of this kind.
     pub fn can_count(self, kind: KeyKind) -> bool {
         match self {
-            Self::Reversible => reversible::can_count(kind),
+            Self::Reversible => !kind.has_sides() && reversible::can_count(kind),
             Self::ReversibleSets => kind == KeyKind::FiveTuple,
             _ => true,
         }
@@ -132,6 +133,35 @@ trait Answers {
 
     /// Returns the keys that the table holds.
     fn keys(&self, hash: Hash) -> Vec<FlowKey>;
+
+    /// Calls `each` with the row of every key that the table holds.
+    fn each(&self, by: Weigh, hash: Hash, each: &mut dyn FnMut(Row)) {
+        let all = self.table(by, usize::MAX, None, hash).rows;
+        all.into_iter().for_each(each);
+    }
+
+    /// Returns whether the table holds a key; `true` if that takes too long to find.
+    fn has(&self, _: &FlowKey, _: u64) -> bool {
+        true
+    }
+
+    /// Returns whether the table holds all keys that it has counted.
+    fn has_all(&self) -> bool {
+        self.count_of_keys().is_some()
+    }
+
+    /// Returns the bound of the figure that does not rank, for a key that the table does not hold.
+    fn absent(&self, key: &FlowKey, hash: u64, by: Weigh) -> Bound {
+        let upper = match self.figure(key, hash, by).bound.upper {
+            0 => 0,
+            _ => u64::MAX,
+        };
+        Bound {
+            kind: BoundKind::Deterministic,
+            lower: 0,
+            upper,
+        }
+    }
 
     /// Returns the estimate of a key's weight, for any key.
     fn figure(&self, key: &FlowKey, hash: u64, by: Weigh) -> Figure;
@@ -302,6 +332,28 @@ impl Counter {
                 self.update(parts, &[]);
             }
         }
+        if kind.counts_twice() {
+            self.update_receiving(kind, packets, hasher, parts);
+        }
+    }
+
+    /// Counts packets, each under the receiving side of its key.
+    fn update_receiving(
+        &mut self,
+        kind: KeyKind,
+        packets: &[Observation],
+        hasher: &Hasher,
+        parts: &mut Vec<Item<FlowKey>>,
+    ) {
+        match self {
+            Self::Heavy(table) => kind.count_receiving(hasher, Name { packets, table }),
+            Self::Simple(table) => kind.count_receiving(hasher, Name { packets, table }),
+            Self::Majority(table) => kind.count_receiving(hasher, Name { packets, table }),
+            _ => {
+                kind.count_receiving(hasher, Fill { packets, parts });
+                self.update(parts, &[]);
+            }
+        }
     }
 
     /// Adds the counts of another table. For workers that share a table, only the names are added.
@@ -414,9 +466,12 @@ impl Counter {
     }
 
     /// Returns the keys whose figures changed most; a window without a table had no packets.
+    ///
+    /// If the keys have sides, `sides` is their kind.
     pub fn changes(
         before: Option<&Self>,
         after: Option<&Self>,
+        sides: Option<KeyKind>,
         by: Weigh,
         rows: usize,
         hash: impl Fn(&FlowKey) -> u64,
@@ -430,6 +485,7 @@ impl Counter {
                 .into_iter()
                 .chain(after)
                 .flat_map(|table| table.settled().keys(&hash))
+                .map(|key| sides.map_or(key, |kind| kind.whole(&key).0))
                 .collect(),
         };
         let nothing = Figure {
@@ -437,9 +493,16 @@ impl Counter {
             bound: exact(0, 0),
         };
         let change = |key: FlowKey| {
-            let hash = hash(&key);
+            let other = sides
+                .map(|kind| kind.receiving(&key))
+                .filter(|other| *other != key);
             let figure = |table: Option<&Self>| {
-                table.map_or(nothing, |table| table.settled().figure(&key, hash, by))
+                let figure = |key: &FlowKey| {
+                    table.map_or(nothing, |table| table.settled().figure(key, hash(key), by))
+                };
+                other
+                    .iter()
+                    .fold(figure(&key), |sum, other| sum.and(figure(other)))
             };
             let (then, now) = (figure(before), figure(after));
             let kind = if then.bound.kind == BoundKind::Exact {

@@ -12,6 +12,7 @@ pub mod health;
 mod key;
 mod observation;
 mod part;
+mod service;
 mod spread;
 mod state;
 mod tally;
@@ -19,13 +20,14 @@ mod windows;
 
 pub use aggregate::{Aggregate, Spares};
 pub use answer::{
-    Bound, BoundKind, Change, Estimate, Keys, Missing, Row, Sample, SpreadTable, Spreader, Table,
-    Window,
+    Bound, BoundKind, Change, Estimate, Keys, Missing, Row, Sample, Sides, SpreadTable, Spreader,
+    Table, Window,
 };
 pub use by::{By, Unfit};
 pub use counter::{SharedTables, Sketch};
-pub use key::{KeyKind, NoSuchKey};
+pub use key::{Field, Fields, KeyKind, NoSuchKey, Prefix, Unpacked, app_name, mac_of};
 pub use observation::{Kind, Observation};
+pub use service::service_name;
 pub use state::State;
 pub use tally::{Arrivals, Keyless, SIZE_CLASSES, Sizes, Tally, size_class};
 pub use weir_sketch::{Counts, Weigh};
@@ -122,7 +124,17 @@ impl Config {
             }
             Setting::Memory(memory) => (other.memory, other.rows) = (memory, None),
         }
-        Ok(other)
+        let sketch = other.sketch;
+        let unfit = other.keys.iter().find(|key| !sketch.can_count(**key));
+        match unfit.filter(|_| !self.by.is_distinct()) {
+            Some(&key) => Err(Unfit::Table { key, sketch }),
+            None => Ok(other),
+        }
+    }
+
+    /// Returns whether a kind of key needs the facts of packets.
+    pub fn needs_facts(&self) -> bool {
+        self.keys.iter().any(|kind| kind.needs_facts())
     }
 
     /// Returns the weight of a packet in tables that weigh packets.

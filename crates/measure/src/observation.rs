@@ -1,9 +1,9 @@
 //! Observations: packets after their headers were read, before they are counted.
 
 use core::borrow::Borrow;
-use weir_packet::flow::FlowKey;
+use weir_packet::flow::{Facts, FlowKey};
 use weir_sketch::Packet;
-use zerocopy::{FromZeros, Immutable, IntoBytes};
+use zerocopy::{FromZeros, Immutable, IntoBytes, transmute};
 
 /// Facts about a packet, taken from its headers. One observation fills one cache line, so that a
 /// ring can carry observations between threads. Messages that must keep their place among the
@@ -54,6 +54,8 @@ pub enum Kind {
     Close,
     /// No packet: the end of a batch.
     Mark,
+    /// No packet: the facts of the packet after it.
+    Facts,
 }
 
 impl Observation {
@@ -70,7 +72,8 @@ impl Observation {
             3 => Kind::Malformed,
             4 => Kind::LinkType,
             5 => Kind::Close,
-            _ => Kind::Mark,
+            6 => Kind::Mark,
+            _ => Kind::Facts,
         }
     }
 
@@ -106,6 +109,24 @@ impl Observation {
                 Some((*proto, (self.kind >> PORT) as u16))
             }
         }
+    }
+
+    /// Creates the message with the facts of the packet after it. Both flow key and hash hold their bytes.
+    pub fn of_facts(facts: &Facts) -> Self {
+        let words: [[u8; 8]; 6] = transmute!(*facts);
+        let [first @ .., last] = words;
+        Self {
+            kind: Kind::Facts as u32,
+            flow: transmute!(first),
+            hash: u64::from_ne_bytes(last),
+            ..Self::new_zeroed()
+        }
+    }
+
+    /// Returns the facts of [`Self::of_facts`]; valid for [`Kind::Facts`] only.
+    pub fn facts(&self) -> Facts {
+        let [a, b, c, d, e]: [[u8; 8]; 5] = transmute!(self.flow);
+        transmute!([a, b, c, d, e, self.hash.to_ne_bytes()])
     }
 
     /// Creates the control mark that closes all windows before number `open`.

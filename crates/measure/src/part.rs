@@ -1,8 +1,10 @@
 //! Packets under the part of their flow key that a table counts.
 
+use crate::counter::Counter;
+use crate::key::{RECEIVES, host_receives};
 use crate::{KeyKind, Observation};
 use core::borrow::Borrow;
-use weir_packet::flow::{FlowKey, Hasher, ShortHasher};
+use weir_packet::flow::{Facts, FlowKey, Hasher, ShortHasher};
 use weir_sketch::{Item, Packet};
 
 /// Packet under a part of its flow key. The part is never stored: a table compares its keys with the flow key of the packet.
@@ -14,6 +16,8 @@ pub(crate) struct Part<'a> {
     kind: KeyKind,
     /// Mask of the IPv4 address bits that a prefix keeps.
     kept: u32,
+    /// Whether this is the receiving side of a kind that counts each packet twice.
+    receives: bool,
 }
 
 /// Counter of packets under their parts.
@@ -24,14 +28,36 @@ pub(crate) trait Count<'a> {
 }
 
 impl KeyKind {
-    /// Calls `counter` with a function that makes parts of this kind.
-    pub(crate) fn count<'a>(self, hasher: &'a Hasher, counter: impl Count<'a>) {
-        let kept = match self {
-            Self::Src(bits) | Self::Dst(bits) if bits < u32::BITS as u8 => {
-                u32::from_le_bytes((!(u32::MAX >> bits)).to_be_bytes())
+    /// Returns the mask of the IPv4 address bits that a prefix keeps.
+    fn kept(self) -> u32 {
+        match self {
+            Self::Src(prefix) | Self::Dst(prefix) | Self::Host(prefix)
+                if prefix.v4 < u32::BITS as u8 =>
+            {
+                u32::from_le_bytes((!(u32::MAX >> prefix.v4)).to_be_bytes())
             }
             _ => u32::MAX,
-        };
+        }
+    }
+
+    /// Calls `counter` with a function that makes the receiving sides of the packets, for [`KeyKind::Host`].
+    pub(crate) fn count_receiving<'a>(self, hasher: &'a Hasher, counter: impl Count<'a>) {
+        let (short, kept) = (hasher.short(), self.kept());
+        if let Self::Host(prefix) = self {
+            counter.count(move |packet| Part {
+                packet,
+                hasher,
+                short,
+                kind: Self::Host(prefix),
+                kept,
+                receives: true,
+            });
+        }
+    }
+
+    /// Calls `counter` with a function that makes parts of this kind.
+    pub(crate) fn count<'a>(self, hasher: &'a Hasher, counter: impl Count<'a>) {
+        let kept = self.kept();
         let short = hasher.short();
         // Each kind has a closure of its own, so that the compiler makes code for each kind.
         match self {
@@ -41,13 +67,7 @@ impl KeyKind {
                 short,
                 kind: Self::FiveTuple,
                 kept,
-            }),
-            Self::Conversation => counter.count(move |packet| Part {
-                packet,
-                hasher,
-                short,
-                kind: Self::Conversation,
-                kept,
+                receives: false,
             }),
             Self::Pair => counter.count(move |packet| Part {
                 packet,
@@ -55,20 +75,23 @@ impl KeyKind {
                 short,
                 kind: Self::Pair,
                 kept,
+                receives: false,
             }),
-            Self::Src(bits) => counter.count(move |packet| Part {
+            Self::Src(prefix) => counter.count(move |packet| Part {
                 packet,
                 hasher,
                 short,
-                kind: Self::Src(bits),
+                kind: Self::Src(prefix),
                 kept,
+                receives: false,
             }),
-            Self::Dst(bits) => counter.count(move |packet| Part {
+            Self::Dst(prefix) => counter.count(move |packet| Part {
                 packet,
                 hasher,
                 short,
-                kind: Self::Dst(bits),
+                kind: Self::Dst(prefix),
                 kept,
+                receives: false,
             }),
             Self::Sport => counter.count(move |packet| Part {
                 packet,
@@ -76,6 +99,7 @@ impl KeyKind {
                 short,
                 kind: Self::Sport,
                 kept,
+                receives: false,
             }),
             Self::Dport => counter.count(move |packet| Part {
                 packet,
@@ -83,6 +107,7 @@ impl KeyKind {
                 short,
                 kind: Self::Dport,
                 kept,
+                receives: false,
             }),
             Self::Proto => counter.count(move |packet| Part {
                 packet,
@@ -90,6 +115,24 @@ impl KeyKind {
                 short,
                 kind: Self::Proto,
                 kept,
+                receives: false,
+            }),
+            Self::Host(prefix) => counter.count(move |packet| Part {
+                packet,
+                hasher,
+                short,
+                kind: Self::Host(prefix),
+                kept,
+                receives: false,
+            }),
+            // Rarer kinds share the code.
+            kind => counter.count(move |packet| Part {
+                packet,
+                hasher,
+                short,
+                kind,
+                kept,
+                receives: false,
             }),
         }
     }
@@ -102,28 +145,15 @@ fn first(address: &[u8; 16]) -> u32 {
     u32::from_le_bytes([a, b, c, d])
 }
 
-/// Returns both ports of a key.
-#[inline(always)]
-fn ports(flow: &FlowKey) -> u32 {
-    u32::from(flow.sport) | u32::from(flow.dport) << 16
-}
-
-/// Returns the fields of a key after its ports.
-#[inline(always)]
-fn meta(flow: &FlowKey) -> u32 {
-    u32::from_le_bytes([flow.proto, flow.family, flow.flags, flow.reserved])
-}
-
-/// Returns whether `key` is the key of the conversation of an IPv4 packet. The function compares both directions without a
-/// branch, because the direction cannot be predicted.
-#[inline(always)]
-fn is_conversation_v4(flow: &FlowKey, key: &FlowKey) -> bool {
-    let (src, dst) = (first(&key.src), first(&key.dst));
-    let there = first(&flow.src) ^ src | first(&flow.dst) ^ dst | ports(flow) ^ ports(key);
-    let back =
-        first(&flow.src) ^ dst | first(&flow.dst) ^ src | ports(flow).rotate_left(16) ^ ports(key);
-    // If the product of two 32-bit numbers is zero, one of the numbers is zero.
-    (meta(flow) == meta(key)) & (u64::from(there) * u64::from(back) == 0)
+impl Part<'_> {
+    #[inline(always)]
+    fn projected(&self) -> FlowKey {
+        let flow = &self.packet.flow;
+        match (self.kind, self.receives) {
+            (KeyKind::Host(prefix), true) => host_receives(prefix, flow),
+            (kind, _) => kind.project(flow),
+        }
+    }
 }
 
 impl Packet<FlowKey> for Part<'_> {
@@ -138,18 +168,23 @@ impl Packet<FlowKey> for Part<'_> {
             short,
             kind,
             kept,
+            receives,
         } = self;
         let flags = u32::from(flow.flags & FlowKey::HAS_PORTS) << 16;
         match kind {
             KeyKind::FiveTuple => *hash,
-            KeyKind::Conversation if flow.family == 4 => short.conversation(flow),
-            KeyKind::Conversation => hasher.flow(flow).symmetric,
             KeyKind::Pair if flow.family == 4 => {
                 short.hash(first(&flow.src), first(&flow.dst), 0, V4)
             }
             KeyKind::Src(_) if flow.family == 4 => short.hash(first(&flow.src) & kept, 0, 0, V4),
+            KeyKind::Host(_) if flow.family == 4 && *receives => short.hash(
+                first(&flow.dst) & kept,
+                0,
+                0,
+                V4 | u32::from(RECEIVES) << 16,
+            ),
+            KeyKind::Host(_) if flow.family == 4 => short.hash(first(&flow.src) & kept, 0, 0, V4),
             KeyKind::Dst(_) if flow.family == 4 => short.hash(0, first(&flow.dst) & kept, 0, V4),
-            KeyKind::Pair | KeyKind::Src(_) | KeyKind::Dst(_) => hasher.plain(&kind.project(flow)),
             KeyKind::Sport => {
                 short.hash(0, 0, u32::from(flow.sport), u32::from(flow.proto) | flags)
             }
@@ -160,6 +195,7 @@ impl Packet<FlowKey> for Part<'_> {
                 u32::from(flow.proto) | flags,
             ),
             KeyKind::Proto => short.hash(0, 0, 0, flow.proto.into()),
+            _ => hasher.plain(&self.projected()),
         }
     }
 
@@ -170,7 +206,7 @@ impl Packet<FlowKey> for Part<'_> {
 
     #[inline(always)]
     fn key(&self) -> impl Borrow<FlowKey> {
-        self.kind.project(&self.packet.flow)
+        self.projected()
     }
 
     /// Compares the keys. Both keys are of this kind, so that fields that are zero in every key of the kind are not compared.
@@ -180,17 +216,24 @@ impl Packet<FlowKey> for Part<'_> {
             packet: Observation { flow, .. },
             kind,
             kept,
+            receives,
             ..
         } = self;
         let has_ports = flow.flags & FlowKey::HAS_PORTS;
         match kind {
             KeyKind::FiveTuple => flow == key,
-            KeyKind::Conversation if flow.family == 4 => is_conversation_v4(flow, key),
             KeyKind::Src(_) if flow.family == 4 => {
                 key.family == 4 && first(&flow.src) & kept == first(&key.src)
             }
             KeyKind::Dst(_) if flow.family == 4 => {
                 key.family == 4 && first(&flow.dst) & kept == first(&key.dst)
+            }
+            KeyKind::Host(_) if flow.family == 4 => {
+                let (end, flags) = match receives {
+                    true => (&flow.dst, RECEIVES),
+                    false => (&flow.src, 0),
+                };
+                (key.family, key.flags) == (4, flags) && first(end) & kept == first(&key.src)
             }
             KeyKind::Sport => {
                 (flow.sport, flow.proto, has_ports) == (key.sport, key.proto, key.flags)
@@ -199,9 +242,7 @@ impl Packet<FlowKey> for Part<'_> {
                 (flow.dport, flow.proto, has_ports) == (key.dport, key.proto, key.flags)
             }
             KeyKind::Proto => flow.proto == key.proto,
-            KeyKind::Conversation | KeyKind::Pair | KeyKind::Src(_) | KeyKind::Dst(_) => {
-                kind.project(flow) == *key
-            }
+            _ => self.projected() == *key,
         }
     }
 }
@@ -230,10 +271,61 @@ impl<'a> Count<'a> for Fill<'a, '_> {
     }
 }
 
+/// Maker of keys that are stored before they are counted: keys of rare kinds, and keys with facts.
+pub(crate) struct Maker<'a> {
+    kind: KeyKind,
+    packets: &'a [Observation],
+    facts: &'a [Facts],
+}
+
+impl<'a> Maker<'a> {
+    /// Makes the keys of packets, at most [`TOGETHER`](crate::counter::TOGETHER). `facts` has one for each packet, or is empty if no
+    /// fact is known.
+    pub fn new(kind: KeyKind, packets: &'a [Observation], facts: &'a [Facts]) -> Self {
+        Self {
+            kind,
+            packets,
+            facts,
+        }
+    }
+
+    /// Counts the packets in a table; `parts` is a buffer.
+    pub fn count(&self, table: &mut Counter, hasher: &Hasher, parts: &mut Vec<Item<FlowKey>>) {
+        let kind = self.kind;
+        self.fill(hasher, parts, |flow, facts, bytes| {
+            kind.sending(flow, facts, bytes)
+        });
+        table.update(parts, &[]);
+        if kind.counts_twice() {
+            self.fill(hasher, parts, |flow, facts, _| kind.other_end(flow, facts));
+            table.update(parts, &[]);
+        }
+    }
+
+    fn fill(
+        &self,
+        hasher: &Hasher,
+        parts: &mut Vec<Item<FlowKey>>,
+        key: impl Fn(&FlowKey, &Facts, u32) -> Option<FlowKey>,
+    ) {
+        let item = |(i, packet): (usize, &Observation)| {
+            let facts = self.facts.get(i).unwrap_or(&Facts::NONE);
+            let key = key(&packet.flow, facts, packet.bytes)?;
+            Some(Item {
+                hash: hasher.plain(&key),
+                bytes: packet.bytes,
+                key,
+            })
+        };
+        parts.clear();
+        parts.extend(self.packets.iter().enumerate().filter_map(item));
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Kind;
+    use crate::{Kind, Prefix};
 
     /// Counter that counts nothing and compares each packet with the keys of all packets.
     struct Compare<'a>(&'a [Observation], KeyKind);
@@ -343,7 +435,8 @@ mod tests {
         let mut parts = Vec::new();
         let prefixes = [1, 24, 31, 32, 33, 64, 127]
             .into_iter()
-            .flat_map(|bits| [KeyKind::Src(bits), KeyKind::Dst(bits)]);
+            .flat_map(|bits| [Prefix::of(bits), Prefix { v4: 20, v6: bits }])
+            .flat_map(|prefix| [KeyKind::Src(prefix), KeyKind::Dst(prefix)]);
         for kind in KeyKind::NAMES
             .into_iter()
             .map(|(_, kind)| kind)

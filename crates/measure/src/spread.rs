@@ -8,7 +8,7 @@ mod sample;
 use crate::answer::{self, difference, largest_changes};
 use crate::answer::{Bound, BoundKind, Change, Estimate, Keys, SpreadTable, Spreader};
 use crate::counter::TOGETHER;
-use crate::{By, Config, Error, KeyKind, Observation};
+use crate::{By, Config, Error, Field, KeyKind, Observation, Prefix};
 use sample::Sample;
 use std::collections::{HashMap, HashSet};
 use weir_packet::flow::{FlowKey, Hasher, ShortHasher};
@@ -20,12 +20,20 @@ const CONFIDENCE: f64 = 0.95;
 /// Fields of a flow key that tell one pair of key and element from others.
 #[derive(Clone, Copy, Debug)]
 struct Fields {
-    /// Leading bits of the source address, and of the destination address.
-    src: u8,
-    dst: u8,
+    /// Leading bits of the source address, and of the destination address; none if the address is not a field.
+    src: Prefix,
+    dst: Prefix,
     sport: bool,
     dport: bool,
     proto: bool,
+}
+
+/// No bits of an address.
+const NOTHING: Prefix = Prefix::of(0);
+
+/// Returns the longer of two prefixes, one of which is nothing.
+fn longer(a: Prefix, b: Prefix) -> Prefix {
+    if a == NOTHING { b } else { a }
 }
 
 impl Fields {
@@ -34,8 +42,8 @@ impl Fields {
         let key = Self::of_key(kind);
         let element = Self::of_element(kind, by);
         Self {
-            src: key.src.max(element.src),
-            dst: key.dst.max(element.dst),
+            src: longer(key.src, element.src),
+            dst: longer(key.dst, element.dst),
             sport: key.sport | element.sport,
             dport: key.dport | element.dport,
             proto: key.proto | element.proto,
@@ -43,8 +51,8 @@ impl Fields {
     }
 
     const NONE: Self = Self {
-        src: 0,
-        dst: 0,
+        src: NOTHING,
+        dst: NOTHING,
         sport: false,
         dport: false,
         proto: false,
@@ -54,15 +62,15 @@ impl Fields {
         let none = Self::NONE;
         match kind {
             KeyKind::FiveTuple | KeyKind::Conversation => Self {
-                src: 128,
-                dst: 128,
+                src: Prefix::ALL,
+                dst: Prefix::ALL,
                 sport: true,
                 dport: true,
                 proto: true,
             },
             KeyKind::Pair => Self {
-                src: 128,
-                dst: 128,
+                src: Prefix::ALL,
+                dst: Prefix::ALL,
                 ..none
             },
             KeyKind::Src(src) => Self { src, ..none },
@@ -81,16 +89,38 @@ impl Fields {
                 proto: true,
                 ..none
             },
+            KeyKind::Fields(fields) => {
+                let (src, dst) = fields.prefixes();
+                let address = |field, prefix| if fields.has(field) { prefix } else { NOTHING };
+                Self {
+                    src: address(Field::Src, src),
+                    dst: address(Field::Dst, dst),
+                    sport: fields.has(Field::Sport),
+                    dport: fields.has(Field::Dport),
+                    proto: fields.has(Field::Proto),
+                }
+            }
+            // `By::check` refuses them.
+            KeyKind::Hosts | KeyKind::Host(_) | KeyKind::Service | KeyKind::App | KeyKind::Mac => {
+                none
+            }
         }
     }
 
     fn of_element(kind: KeyKind, by: By) -> Self {
         let is_peer = matches!(by, By::Peers | By::Contacts);
         let is_port = matches!(by, By::Ports | By::Contacts);
-        let is_source = matches!(kind, KeyKind::Dst(_) | KeyKind::Sport);
+        let peer = |is_wanted| {
+            if is_peer && is_wanted {
+                Prefix::ALL
+            } else {
+                NOTHING
+            }
+        };
+        let is_source = kind.peers_are_sources();
         Self {
-            src: if is_peer && is_source { 128 } else { 0 },
-            dst: if is_peer && !is_source { 128 } else { 0 },
+            src: peer(is_source),
+            dst: peer(!is_source),
             sport: false,
             dport: is_port,
             proto: is_port,
@@ -98,15 +128,15 @@ impl Fields {
     }
 
     fn has_address(&self) -> bool {
-        self.src.max(self.dst) > 0
+        self.src != NOTHING || self.dst != NOTHING
     }
 
     /// Returns a flow key that has these fields only.
     fn project(&self, flow: &FlowKey) -> FlowKey {
         let has_port = self.sport | self.dport;
         FlowKey {
-            src: KeyKind::Src(self.src).project(flow).src,
-            dst: KeyKind::Dst(self.dst).project(flow).dst,
+            src: self.src.cut(flow.src, flow.family),
+            dst: self.dst.cut(flow.dst, flow.family),
             sport: if self.sport { flow.sport } else { 0 },
             dport: if self.dport { flow.dport } else { 0 },
             proto: if self.proto { flow.proto } else { 0 },
@@ -128,8 +158,8 @@ struct Masks {
 
 impl Masks {
     fn of(fields: &Fields) -> Self {
-        let address = |bits: u8| {
-            let kept = u32::MAX.checked_shr(bits.into()).unwrap_or(0);
+        let address = |bits: Prefix| {
+            let kept = u32::MAX.checked_shr(bits.v4.into()).unwrap_or(0);
             u32::from_le_bytes((!kept).to_be_bytes())
         };
         let all = |is_kept: bool, mask: u32| if is_kept { mask } else { 0 };
@@ -157,6 +187,8 @@ pub(crate) struct Spread {
 #[derive(Clone, Copy, Debug)]
 struct Rule {
     kind: KeyKind,
+    /// Whether the key has the source port, which packets that are quoted do not tell.
+    kind_has_sport: bool,
     by: By,
     fields: Fields,
     masks: Masks,
@@ -230,7 +262,7 @@ impl Side<'_> {
         match self.rule.by {
             By::Ports | By::Contacts => has_ports | self.quoted().is_some(),
             // Source ports of quoted packets are not known.
-            _ => self.rule.kind != KeyKind::Sport || self.quoted().is_none(),
+            _ => !self.rule.kind_has_sport || self.quoted().is_none(),
         }
     }
 }
@@ -296,6 +328,7 @@ impl Spread {
         Ok(Self {
             rule: Rule {
                 kind,
+                kind_has_sport: Fields::of_key(kind).sport,
                 by: config.by,
                 fields,
                 masks: Masks::of(&fields),

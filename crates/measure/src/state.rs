@@ -3,11 +3,12 @@
 use crate::answer::{Change, Estimate, SpreadTable, Table};
 use crate::counter::{Counter, TOGETHER};
 use crate::observation::Glance;
+use crate::part::Maker;
 use crate::spread::Spread;
 use crate::tally::Tally;
 use crate::{By, Config, Error, KeyKind, Kind, Observation, Slot};
 use weir_memory::Request;
-use weir_packet::flow::{FlowKey, Hasher};
+use weir_packet::flow::{Facts, FlowKey, Hasher};
 use weir_sketch::{Distinct, Heavy, Item, Weigh};
 
 /// Counters of a window: totals, one table per kind of key, and the numbers of different flows, sources and destinations.
@@ -28,6 +29,8 @@ pub struct State {
     by: Weigh,
     /// Buffer for packets under a table's key.
     parts: Vec<Item<FlowKey>>,
+    /// Whether frames without a flow key have keys of some kind.
+    counts_frames: bool,
 }
 
 impl State {
@@ -77,6 +80,7 @@ impl State {
             hasher: config.hasher(),
             by: config.weigh(),
             parts: Vec::with_capacity(TOGETHER),
+            counts_frames: config.keys.iter().any(|kind| kind.is_of_frames()),
         })
     }
 
@@ -98,21 +102,32 @@ impl State {
     #[inline]
     fn names(&self) -> Option<&Heavy<FlowKey>> {
         match self.tables.first() {
-            Some((KeyKind::FiveTuple, table)) => table.names(),
+            Some((KeyKind::FiveTuple | KeyKind::Conversation, table)) => table.names(),
             _ => None,
         }
     }
 
-    /// Counts packets of this window; `likely` holds the guesses of [`Self::prefetch_counts`], or is empty.
+    /// Counts packets of this window; `facts` has one for each packet, if a kind of key needs any. `likely` holds the guesses of
+    /// [`Self::prefetch_counts`], or is empty.
     #[inline]
-    pub(crate) fn take(&mut self, packets: &[Observation], likely: &[u8], glance: &Glance) {
+    pub(crate) fn take(
+        &mut self,
+        packets: &[Observation],
+        facts: &[Facts],
+        likely: &[u8],
+        glance: &Glance,
+    ) {
         self.tally.take(packets, glance);
+        if self.counts_frames {
+            self.count_frames(packets, facts);
+        }
         if glance.all_flows {
             for (i, packets) in packets.chunks(TOGETHER).enumerate() {
                 let at = i * TOGETHER;
                 self.count(
                     packets,
-                    likely.get(at..at + packets.len()).unwrap_or_default(),
+                    part_of(facts, at, packets.len()),
+                    part_of(likely, at, packets.len()),
                 );
             }
             return;
@@ -123,7 +138,8 @@ impl State {
             for packets in run.chunks(TOGETHER) {
                 self.count(
                     packets,
-                    likely.get(at..at + packets.len()).unwrap_or_default(),
+                    part_of(facts, at, packets.len()),
+                    part_of(likely, at, packets.len()),
                 );
                 at += packets.len();
             }
@@ -132,20 +148,38 @@ impl State {
     }
 
     #[inline]
-    fn count(&mut self, packets: &[Observation], likely: &[u8]) {
+    fn count(&mut self, packets: &[Observation], facts: &[Facts], likely: &[u8]) {
         let mut new = u64::MAX >> (TOGETHER - packets.len());
         for (kind, table) in &mut self.tables {
-            if *kind == KeyKind::FiveTuple {
-                new &= table.update(packets, likely);
-                continue;
+            match kind {
+                KeyKind::FiveTuple | KeyKind::Conversation => new &= table.update(packets, likely),
+                KeyKind::Service | KeyKind::App | KeyKind::Mac | KeyKind::Fields(_) => {
+                    if !kind.is_of_frames() {
+                        let maker = Maker::new(*kind, packets, facts);
+                        maker.count(table, &self.hasher, &mut self.parts);
+                    }
+                }
+                _ => table.update_part(kind.stored(), packets, &self.hasher, &mut self.parts),
             }
-            table.update_part(*kind, packets, &self.hasher, &mut self.parts);
         }
         for spread in &mut self.spreads {
             spread.update(packets, &self.hasher);
         }
         if new != 0 {
             self.see(packets, new);
+        }
+    }
+
+    /// Counts packets in the tables whose keys frames of all kinds have.
+    #[cold]
+    fn count_frames(&mut self, packets: &[Observation], facts: &[Facts]) {
+        let tables = self.tables.iter_mut();
+        for (kind, table) in tables.filter(|(kind, _)| kind.is_of_frames()) {
+            for (i, packets) in packets.chunks(TOGETHER).enumerate() {
+                let facts = part_of(facts, i * TOGETHER, packets.len());
+                let maker = Maker::new(*kind, packets, facts);
+                maker.count(table, &self.hasher, &mut self.parts);
+            }
         }
     }
 
@@ -254,7 +288,8 @@ impl State {
     /// Returns the number of different keys of `kind`: exact if an exact table counted them all, else the estimate of
     /// `distinct`.
     fn distinct_of(&self, kind: KeyKind, distinct: &Distinct) -> Estimate {
-        let mut tables = self.tables.iter().filter(|(of, _)| *of == kind);
+        // The tables of several kinds hold the same keys.
+        let mut tables = self.tables.iter().filter(|(of, _)| of.stored() == kind);
         let exact = tables.find_map(|(_, table)| table.count_of_keys());
         exact.map_or_else(|| estimate(distinct), Estimate::exact)
     }
@@ -283,6 +318,9 @@ impl State {
     /// **Panics**: the tables count [distinct elements](Self::spread).
     pub fn table(&self, i: usize, rows: usize) -> Table {
         let (kind, table) = &self.tables[i];
+        if kind.has_sides() {
+            return table.folded(*kind, self.by, rows, |key| self.hasher.plain(key));
+        }
         let keys = match *kind {
             KeyKind::FiveTuple => Some(self.flows()),
             KeyKind::SRC => Some(self.sources()),
@@ -332,13 +370,21 @@ pub(crate) fn changers(
             rows,
         );
     }
+    let kind = after.or(before).map(|state| state.tables[i].0);
     Counter::changes(
         before.map(|state| &state.tables[i].1),
         after.map(|state| &state.tables[i].1),
+        kind.filter(|kind| kind.has_sides()),
         *by,
         rows,
         |key| hasher.plain(key),
     )
+}
+
+/// Returns `len` elements of a slice from `at` on; none if the slice is empty.
+#[inline(always)]
+fn part_of<T>(all: &[T], at: usize, len: usize) -> &[T] {
+    all.get(at..at + len).unwrap_or_default()
 }
 
 /// Calls `each` with the index of each set bit.

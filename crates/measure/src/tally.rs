@@ -77,6 +77,10 @@ pub struct Arrivals {
     pub rx: Counts,
     /// Measured packets that an interface sent, or with a source in the local networks.
     pub tx: Counts,
+    /// Measured packets that their link layer addressed to all stations.
+    pub broadcast: u64,
+    /// Measured packets that their link layer addressed to some stations.
+    pub multicast: u64,
 }
 
 impl AddAssign for Arrivals {
@@ -92,6 +96,8 @@ impl AddAssign for Arrivals {
             mine.packets += theirs.packets;
             mine.bytes = mine.bytes.saturating_add(theirs.bytes);
         }
+        self.broadcast += other.broadcast;
+        self.multicast += other.multicast;
     }
 }
 
@@ -179,7 +185,7 @@ impl Tally {
     fn count_keyless(&mut self, packets: &[Observation]) {
         for packet in packets {
             match packet.kind() {
-                Kind::Flow | Kind::Close | Kind::Mark => {}
+                Kind::Flow | Kind::Close | Kind::Mark | Kind::Facts => {}
                 Kind::NotIp => self.keyless.not_ip += 1,
                 Kind::Truncated => self.keyless.truncated += 1,
                 Kind::Malformed => self.keyless.malformed += 1,

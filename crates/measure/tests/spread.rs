@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use weir_measure::{
-    Aggregate, BoundKind, By, Config, KeyKind, Keys, Kind, Observation, Setting, Sketch, Spares,
-    State, Unfit, Window, Windowing,
+    Aggregate, BoundKind, By, Config, KeyKind, Keys, Kind, Observation, Prefix, Setting, Sketch,
+    Spares, State, Unfit, Window, Windowing,
 };
 use weir_memory::{Policy, Request};
 use weir_packet::flow::FlowKey;
@@ -129,7 +129,7 @@ fn contact(kind: KeyKind, by: By, flow: &FlowKey) -> Option<(String, String)> {
         KeyKind::Dport => own_port(false),
         KeyKind::Proto => flow.proto.to_string(),
         KeyKind::Src(_) | KeyKind::Dst(_) => prefix(kind, flow),
-        KeyKind::FiveTuple | KeyKind::Conversation => unreachable!("they are refused"),
+        _ => unreachable!("they are refused"),
     };
     Some((key, element))
 }
@@ -275,8 +275,8 @@ fn key_text(kind: KeyKind, key: &FlowKey) -> String {
 const KINDS: [KeyKind; 8] = [
     KeyKind::SRC,
     KeyKind::DST,
-    KeyKind::Src(24),
-    KeyKind::Dst(48),
+    KeyKind::Src(Prefix::of(24)),
+    KeyKind::Dst(Prefix::of(48)),
     KeyKind::Pair,
     KeyKind::Sport,
     KeyKind::Dport,
@@ -353,7 +353,11 @@ fn check_exact(state: &State, i: usize, (kind, by): (KeyKind, By), packets: &[Pa
 #[test]
 fn workers_in_any_number_give_the_same_estimates() {
     let packets = packets(6, 12_000);
-    let config = config(vec![KeyKind::SRC, KeyKind::Dst(24)], By::Contacts, 30_000);
+    let config = config(
+        vec![KeyKind::SRC, KeyKind::Dst(Prefix::of(24))],
+        By::Contacts,
+        30_000,
+    );
     let one = windows(&config, &packets, 1);
     for workers in [2, 8] {
         for (other, one) in windows(&config, &packets, workers).iter().zip(&one) {
@@ -502,7 +506,7 @@ fn settings_that_do_not_go_together_are_refused() {
         let why = base.with(Setting::Keys(keys)).unwrap_err().to_string();
         assert!(why.contains("the key 5tuple cannot be ranked by"), "{why}");
         assert_eq!(base.with(Setting::Memory(4096)).unwrap().memory, 4096);
-        let keys = vec![KeyKind::Dst(8)];
+        let keys = vec![KeyKind::Dst(Prefix::of(8))];
         assert_eq!(base.with(Setting::Keys(keys.clone())).unwrap().keys, keys);
     }
     let refused = [

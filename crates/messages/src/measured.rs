@@ -1,10 +1,14 @@
 //! Answers of a measurement as JSON objects, the same in every front end.
 
 pub mod columns;
+mod keys;
+
+pub use keys::{address, further_parts, port_of, proto_name};
 
 use crate::health;
 use crate::numbers::{grouped, packets};
 use columns::{Chosen, Figures, RowOf};
+use keys::key_json;
 use serde_json::{Map, Value, json};
 use weir_engine::firewall::remote::fates;
 use weir_engine::ledger::Ledger;
@@ -14,7 +18,6 @@ use weir_measure::{
     Arrivals, Bound, BoundKind, By, Change, Counts, Estimate, KeyKind, Keyless, Keys, Missing, Row,
     SIZE_CLASSES, SpreadTable, State, Table, Tally, Weigh, Window,
 };
-use weir_packet::flow::FlowKey;
 use weir_packet::time::{Digits, Shape, Stamp};
 use weir_pipeline::measuring::Finished;
 use weir_pipeline::reader::Uncounted;
@@ -198,6 +201,8 @@ impl Answers {
                 );
             }
         }
+        put("broadcast", window.arrivals.broadcast.into());
+        put("multicast", window.arrivals.multicast.into());
         let none = Estimate {
             value: 0,
             plus_minus: 0,
@@ -599,90 +604,4 @@ fn change_json(kind: KeyKind, change: &Change) -> Value {
         json!({ "kind": kind_name(change.kind), "lower": change.lower, "upper": change.upper });
     object.insert("bound".to_owned(), bound);
     Value::Object(object)
-}
-
-/// Name of an IP protocol, or its number.
-pub fn proto_name(proto: u8) -> String {
-    let name = match proto {
-        1 => "icmp",
-        2 => "igmp",
-        4 => "ipip",
-        6 => "tcp",
-        17 => "udp",
-        33 => "dccp",
-        41 => "ipv6",
-        47 => "gre",
-        50 => "esp",
-        51 => "ah",
-        58 => "icmp6",
-        89 => "ospf",
-        103 => "pim",
-        112 => "vrrp",
-        132 => "sctp",
-        136 => "udplite",
-        _ => return proto.to_string(),
-    };
-    name.to_owned()
-}
-
-/// Address of one end of a flow, as `kind` keeps it.
-pub fn address(kind: KeyKind, key: &FlowKey, source: bool) -> String {
-    let address = if source {
-        key.source()
-    } else {
-        key.destination()
-    };
-    let text = address.map_or(String::new(), |address| address.to_string());
-    match kind.prefix_len(key.family) {
-        Some(bits) => format!("{text}/{bits}"),
-        None => text,
-    }
-}
-
-/// Port of one end of a flow, if the flow has ports.
-pub fn port_of(key: &FlowKey, source: bool) -> Option<u16> {
-    key.ports()
-        .map(|(sport, dport)| if source { sport } else { dport })
-}
-
-/// Port of one end in JSON: a number, or `"-"`.
-fn port_json(key: &FlowKey, source: bool) -> Value {
-    port_of(key, source).map_or("-".into(), Value::from)
-}
-
-fn key_json(kind: KeyKind, key: &FlowKey) -> Map<String, Value> {
-    let mut object = Map::new();
-    let mut put = |name: &str, value: Value| drop(object.insert(name.to_owned(), value));
-    let (src, dst) = (
-        || address(kind, key, true).into(),
-        || address(kind, key, false).into(),
-    );
-    match kind {
-        KeyKind::FiveTuple | KeyKind::Conversation => {
-            put("src", src());
-            put("dst", dst());
-            put("sport", port_json(key, true));
-            put("dport", port_json(key, false));
-            put("proto", proto_name(key.proto).into());
-            if key.flags & FlowKey::LATER_FRAGMENT != 0 {
-                put("fragment", true.into());
-            }
-        }
-        KeyKind::Pair => {
-            put("src", src());
-            put("dst", dst());
-        }
-        KeyKind::Src(_) => put("src", src()),
-        KeyKind::Dst(_) => put("dst", dst()),
-        KeyKind::Sport => {
-            put("sport", port_json(key, true));
-            put("proto", proto_name(key.proto).into());
-        }
-        KeyKind::Dport => {
-            put("dport", port_json(key, false));
-            put("proto", proto_name(key.proto).into());
-        }
-        KeyKind::Proto => put("proto", proto_name(key.proto).into()),
-    }
-    object
 }

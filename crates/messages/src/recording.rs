@@ -462,7 +462,11 @@ fn parse_key(text: &str) -> Result<Key, String> {
     }
     match text.parse() {
         Ok(kind @ (KeyKind::Src(_) | KeyKind::Dst(_) | KeyKind::Conversation)) => Ok(Key::Of(kind)),
-        _ => Err(unknown("key", text, &KEYS)),
+        Ok(other) => Err(format!(
+            "thresholds do not count by {other}: {} can be had",
+            KEYS.join(", ")
+        )),
+        Err(_) => Err(unknown("key", text, &KEYS)),
     }
 }
 
@@ -852,7 +856,7 @@ mod tests {
             ),
             (
                 "m=dport>100 peers/10s",
-                "'dport': total, src, dst, conversation, src/24, dst/48;",
+                "do not count by dport: total, src, dst, conversation, src/24, dst/48 can",
             ),
         ] {
             let message = why(parse_threshold_trigger(text));

@@ -4,6 +4,7 @@
 //! a conversation and one for this direction. Both run for every packet: no allocation, no error types, no text. Frames are
 //! printed by [`line`](crate::line).
 
+mod facts;
 mod hash;
 mod ip;
 pub(crate) mod link;
@@ -13,6 +14,7 @@ mod reframe;
 pub(crate) mod tunnel;
 mod wlan;
 
+pub use facts::{Facts, Group};
 pub use hash::{FlowHash, Hasher, ShortHasher};
 pub use offsets::Offsets;
 pub use parse::{Headers, Parser, PlainHeaders, Usual};

@@ -1,5 +1,7 @@
 //! Flow keys against tshark's fields, and offsets of headers against its positions, over the captures and the frames made by hand.
 
+#[path = "flow_support/facts.rs"]
+mod facts;
 mod flow_support;
 mod line_support;
 

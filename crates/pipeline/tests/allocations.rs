@@ -13,7 +13,7 @@ use std::sync::atomic::AtomicBool;
 use weir_io::Input;
 use weir_io::output::{Output, Rotation};
 use weir_io::reserve::Reserve;
-use weir_measure::{By, Config, KeyKind, Sketch};
+use weir_measure::{By, Config, KeyKind, Prefix, Sketch};
 use weir_packet::flow::Tunnels;
 use weir_packet::savefile::Format;
 use weir_pipeline::measuring::{Design, Settings};
@@ -90,10 +90,10 @@ fn measuring_cost(
 ) -> (u64, u64) {
     let before = allocations();
     let keys = match sketch {
-        _ if by.is_distinct() => vec![KeyKind::DST, KeyKind::Src(24)],
-        Sketch::Reversible => vec![KeyKind::DST, KeyKind::Src(24)],
+        _ if by.is_distinct() => vec![KeyKind::DST, KeyKind::Src(Prefix::of(24))],
+        Sketch::Reversible => vec![KeyKind::DST, KeyKind::Src(Prefix::of(24))],
         Sketch::ReversibleSets => vec![KeyKind::FiveTuple],
-        _ => vec![KeyKind::FiveTuple, KeyKind::Src(24)],
+        _ => vec![KeyKind::FiveTuple, KeyKind::Src(Prefix::of(24))],
     };
     let settings = Settings {
         inner: Some(Tunnels::default()),

@@ -374,19 +374,7 @@ impl<K: Key> Heavy<K> {
             error,
             key,
         } = self.slots_of(bucket)[slot];
-        let (other, missed) = match self.weigh {
-            Weigh::Packets => (
-                self.total.bytes,
-                error.saturating_mul(u64::from(self.sizes.1)),
-            ),
-            // If packets may have no bytes, the number of missed packets is unbounded.
-            Weigh::Bytes => (
-                self.total.packets,
-                error
-                    .checked_div(u64::from(self.sizes.0))
-                    .unwrap_or(u64::MAX),
-            ),
-        };
+        let (other, missed) = self.missed(error);
         Entry {
             key,
             lower: upper - error,
@@ -394,6 +382,29 @@ impl<K: Key> Heavy<K> {
             companion_lower: companion,
             companion_upper: companion.saturating_add(missed).min(other),
         }
+    }
+
+    /// Total of the figure that does not weigh, and how much of it packets with this weight can have at most.
+    fn missed(&self, weight: u64) -> (u64, u64) {
+        match self.weigh {
+            Weigh::Packets => (
+                self.total.bytes,
+                weight.saturating_mul(u64::from(self.sizes.1)),
+            ),
+            // If packets may have no bytes, the number of missed packets is unbounded.
+            Weigh::Bytes => (
+                self.total.packets,
+                weight
+                    .checked_div(u64::from(self.sizes.0))
+                    .unwrap_or(u64::MAX),
+            ),
+        }
+    }
+
+    /// Largest possible figure that does not weigh, of a key that is not in the table.
+    pub fn absent_companion(&self, hash: u64) -> u64 {
+        let (other, missed) = self.missed(self.heads[self.bucket(hash)].floor());
+        missed.min(other)
     }
 
     /// All keys in the table, in an arbitrary order.

@@ -279,7 +279,7 @@ def measure(
 
     print(weir.measure("trace.pcap", key="src", by="bytes"))
 
-    key       5tuple, conversation, pair, src, dst, sport, dport, proto, or prefixes such as src/24; several give a table each
+    key       5tuple, conversation, src, dst, host, dport, service, vlan and others of weir help keys, prefixes such as src/24; several give a table each
     by        what makes a key large: packets, bytes, or its number of different peers, ports, or contacts (a peer with a port)
     top       most rows of a table
     filter    expression in the language of tcpdump

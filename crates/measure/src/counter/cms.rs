@@ -200,6 +200,24 @@ impl Answers for NamedCms {
         self.names.keys(hash)
     }
 
+    fn each(&self, by: Weigh, hash: Hash, each: &mut dyn FnMut(Row)) {
+        for entry in self.names.iter() {
+            each(row(&entry, self.cells.figure(&entry, hash(&entry.key)), by));
+        }
+    }
+
+    fn has(&self, key: &FlowKey, hash: u64) -> bool {
+        self.names.get(key, hash).is_some()
+    }
+
+    fn has_all(&self) -> bool {
+        known(&self.names).is_some()
+    }
+
+    fn absent(&self, key: &FlowKey, hash: u64, by: Weigh) -> Bound {
+        self.names.absent(key, hash, by)
+    }
+
     fn figure(&self, key: &FlowKey, hash: u64, _: Weigh) -> Figure {
         match self.names.get(key, hash) {
             Some(entry) => self.cells.figure(&entry, hash),

@@ -2,21 +2,29 @@
 
 use super::figure::{Figure, exact, keys_outside, other, rest};
 use super::{Answers, Hash};
-use crate::answer::{BoundKind, Estimate, Missing, Row, Table};
+use crate::answer::{Bound, BoundKind, Estimate, Missing, Row, Table};
 use weir_packet::flow::FlowKey;
 use weir_sketch::{Counts, Exact, Weigh};
+
+/// Returns the row of a key from whose counts at most `doubt` is missing.
+fn row(key: FlowKey, counts: Counts, doubt: Counts, by: Weigh) -> Row {
+    Row {
+        key,
+        counts,
+        bound: exact(counts.by(by), doubt.by(by)),
+        companion: exact(counts.by(other(by)), doubt.by(other(by))),
+        sides: None,
+    }
+}
 
 impl Answers for Exact<FlowKey> {
     fn table(&self, by: Weigh, rows: usize, keys: Option<Estimate>, _: Hash) -> Table {
         let (listed, at_most) = self.ranking(rows, by);
         let (untracked, doubt) = (self.untracked(), self.doubt());
-        let row = |(key, counts): (FlowKey, Counts)| Row {
-            key,
-            counts,
-            bound: exact(counts.by(by), doubt.by(by)),
-            companion: exact(counts.by(other(by)), doubt.by(other(by))),
-        };
-        let rows: Vec<Row> = listed.into_iter().map(row).collect();
+        let listed = listed.into_iter();
+        let rows: Vec<Row> = listed
+            .map(|(key, counts)| row(key, counts, doubt, by))
+            .collect();
         let is_exact = untracked == Counts::default() && doubt == Counts::default();
         let kind = if is_exact {
             BoundKind::Exact
@@ -41,6 +49,21 @@ impl Answers for Exact<FlowKey> {
 
     fn keys(&self, _: Hash) -> Vec<FlowKey> {
         self.iter().map(|(key, _)| key).collect()
+    }
+
+    fn each(&self, by: Weigh, _: Hash, each: &mut dyn FnMut(Row)) {
+        let doubt = self.doubt();
+        for (key, counts) in self.iter() {
+            each(row(key, counts, doubt, by));
+        }
+    }
+
+    fn has(&self, key: &FlowKey, hash: u64) -> bool {
+        self.get(key, hash).is_some()
+    }
+
+    fn absent(&self, _: &FlowKey, _: u64, by: Weigh) -> Bound {
+        exact(0, self.untracked().by(other(by)))
     }
 
     fn figure(&self, key: &FlowKey, hash: u64, by: Weigh) -> Figure {

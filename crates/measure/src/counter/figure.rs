@@ -11,6 +11,16 @@ pub(super) struct Figure {
     pub bound: Bound,
 }
 
+impl Figure {
+    /// Returns the sum of two figures.
+    pub fn and(self, other: Self) -> Self {
+        Self {
+            value: self.value.saturating_add(other.value),
+            bound: self.bound.and(other.bound),
+        }
+    }
+}
+
 /// Returns the bound of a count from which at most `doubt` is missing.
 pub(super) fn exact(value: u64, doubt: u64) -> Bound {
     let kind = if doubt == 0 {
@@ -48,6 +58,7 @@ pub(super) fn row(entry: &Entry<FlowKey>, figure: Figure, by: Weigh) -> Row {
         counts,
         bound: figure.bound,
         companion,
+        sides: None,
     }
 }
 

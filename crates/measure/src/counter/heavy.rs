@@ -32,6 +32,24 @@ impl Answers for Heavy<FlowKey> {
         self.iter().map(|entry| entry.key).collect()
     }
 
+    fn each(&self, by: Weigh, _: Hash, each: &mut dyn FnMut(Row)) {
+        for entry in self.iter() {
+            each(row(&entry, between(entry.lower, entry.upper), by));
+        }
+    }
+
+    fn has(&self, key: &FlowKey, hash: u64) -> bool {
+        self.get(key, hash).is_some()
+    }
+
+    fn has_all(&self) -> bool {
+        known(self).is_some()
+    }
+
+    fn absent(&self, _: &FlowKey, hash: u64, _: Weigh) -> Bound {
+        deterministic(0, self.absent_companion(hash))
+    }
+
     fn figure(&self, key: &FlowKey, hash: u64, _: Weigh) -> Figure {
         let (lower, upper) = self.bounds(key, hash);
         between(lower, upper)

@@ -35,6 +35,12 @@ impl Answers for MajorityVote<FlowKey> {
         self.candidates().copied().collect()
     }
 
+    fn each(&self, by: Weigh, hash: Hash, each: &mut dyn FnMut(Row)) {
+        for entry in self.entries(hash) {
+            each(row(&entry, between(entry.lower, entry.upper), by));
+        }
+    }
+
     fn figure(&self, key: &FlowKey, hash: u64, _: Weigh) -> Figure {
         let (lower, upper) = self.bounds(key, hash);
         between(lower, upper)

@@ -84,6 +84,8 @@ fn key_bits(kind: KeyKind) -> u32 {
         KeyKind::Src(_) | KeyKind::Dst(_) => 32,
         KeyKind::Sport | KeyKind::Dport => 24,
         KeyKind::Proto => 8,
+        // The sketch has no form for their bytes.
+        _ => 0,
     }
 }
 
@@ -363,6 +365,7 @@ impl Recoverable {
                 lower: companion.saturating_sub(excess.excess),
                 upper: companion,
             },
+            sides: None,
         }
     }
 

@@ -57,6 +57,7 @@ impl Answers for ReversibleSets<Flows> {
             counts,
             bound: bound(counts.by(by)),
             companion: bound(counts.by(other(by))),
+            sides: None,
         };
         let rows: Vec<Row> = ranking.listed.into_iter().map(row).collect();
         let missing = Missing {

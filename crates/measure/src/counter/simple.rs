@@ -39,6 +39,16 @@ impl Slots {
         self.table.merge(&other.table, self.by)
     }
 
+    fn row(&self, key: FlowKey, counts: Counts, by: Weigh) -> Row {
+        Row {
+            key,
+            counts,
+            bound: self.bound(counts.by(by), by),
+            companion: self.bound(counts.by(other(by)), other(by)),
+            sides: None,
+        }
+    }
+
     /// Returns the bound of a count: exact, unless any key has been evicted.
     fn bound(&self, value: u64, by: Weigh) -> Bound {
         let evicted = self.table.evicted();
@@ -56,13 +66,10 @@ impl Slots {
 impl Answers for Slots {
     fn table(&self, by: Weigh, rows: usize, keys: Option<Estimate>, _: Hash) -> Table {
         let (listed, at_most) = self.table.ranking(rows, by);
-        let row = |(key, counts): (FlowKey, Counts)| Row {
-            key,
-            counts,
-            bound: self.bound(counts.by(by), by),
-            companion: self.bound(counts.by(other(by)), other(by)),
-        };
-        let rows: Vec<Row> = listed.into_iter().map(row).collect();
+        let listed = listed.into_iter();
+        let rows: Vec<Row> = listed
+            .map(|(key, counts)| self.row(key, counts, by))
+            .collect();
         let keys = keys_outside(rows.len(), self.table.len(), self.count_of_keys(), keys);
         let missing = Missing {
             at_most,
@@ -82,6 +89,20 @@ impl Answers for Slots {
 
     fn keys(&self, _: Hash) -> Vec<FlowKey> {
         self.table.iter().map(|(key, _)| key).collect()
+    }
+
+    fn each(&self, by: Weigh, _: Hash, each: &mut dyn FnMut(Row)) {
+        self.table
+            .iter()
+            .for_each(|(key, counts)| each(self.row(key, counts, by)));
+    }
+
+    fn has(&self, key: &FlowKey, hash: u64) -> bool {
+        self.table.get(key, hash).is_some()
+    }
+
+    fn absent(&self, _: &FlowKey, _: u64, by: Weigh) -> Bound {
+        self.bound(0, other(by))
     }
 
     fn figure(&self, key: &FlowKey, hash: u64, by: Weigh) -> Figure {

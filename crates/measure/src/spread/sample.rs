@@ -107,7 +107,7 @@ impl Sample {
             ..
         } = config;
         Ok(match kind {
-            KeyKind::FiveTuple | KeyKind::Conversation | KeyKind::Pair => {
+            KeyKind::FiveTuple | KeyKind::Conversation | KeyKind::Pair | KeyKind::Fields(_) => {
                 Self::Long(Spreaders::new(*memory, *seed, request)?)
             }
             _ => Self::Short(kind, Spreaders::new(*memory, *seed, request)?),

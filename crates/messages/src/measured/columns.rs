@@ -3,12 +3,13 @@
 //! Names of members in JSON, headings of csv and tsv, tables with `--columns` and `weir help columns` are read from the one list
 //! [`COLUMNS`], and the parts of keys from [`KEY_COLUMNS`].
 
-use super::{Answers, bound_json, key_json, stamp};
+use super::keys::key_json;
+use super::{Answers, bound_json, stamp};
 use crate::rows::{Form, RowWriter, heading};
 use crate::{Refusal, refusal, refuse};
 use serde_json::{Map, Value, json};
 use std::time::Duration;
-use weir_measure::{Bound, BoundKind, By, KeyKind, Row, Spreader, Weigh, Window};
+use weir_measure::{Bound, BoundKind, By, KeyKind, Row, Sides, Spreader, Weigh, Window};
 use weir_packet::flow::FlowKey;
 use weir_packet::suggestions::did_you_mean;
 
@@ -116,6 +117,11 @@ impl RowOf<'_> {
         self.weighed().map(|row| row.counts.by(weigh))
     }
 
+    /// A figure of one direction, for keys of both.
+    fn side(&self, of: fn(&Sides) -> u64) -> Option<u64> {
+        self.weighed()?.sides.as_ref().map(of)
+    }
+
     /// Bound of packets or of bytes.
     fn bound_of(&self, weigh: Weigh) -> Option<(Bound, u64)> {
         let row = self.weighed()?;
@@ -187,6 +193,8 @@ enum Fits {
     All,
     /// Tables of packets and bytes.
     Weighed,
+    /// Tables of packets and bytes of keys of both directions.
+    Sides,
     /// Tables of distinct elements.
     Distinct,
     /// Tables of this number of elements.
@@ -197,7 +205,7 @@ impl Fits {
     fn has(self, by: By) -> bool {
         match self {
             Self::All => true,
-            Self::Weighed => !by.is_distinct(),
+            Self::Weighed | Self::Sides => !by.is_distinct(),
             Self::Distinct => by.is_distinct(),
             Self::Only(other) => by == other,
         }
@@ -229,6 +237,14 @@ columns! {
         |row| count(row.by(Weigh::Packets));
     "bytes" Bytes Fits::Weighed, "bytes of the key on the wire, without FCS"
         |row| count(row.by(Weigh::Bytes));
+    "tx_packets" Packets Fits::Sides, "packets sent, for keys of both directions"
+        |row| count(row.side(|sides| sides.tx.packets));
+    "tx_bytes" Bytes Fits::Sides, "bytes sent, for keys of both directions"
+        |row| count(row.side(|sides| sides.tx.bytes));
+    "rx_packets" Packets Fits::Sides, "packets received, for keys of both directions"
+        |row| count(row.side(|sides| sides.rx.packets));
+    "rx_bytes" Bytes Fits::Sides, "bytes received, for keys of both directions"
+        |row| count(row.side(|sides| sides.rx.bytes));
     "packets_share" Share Fits::Weighed, "packets of the key, of all measured ones of the window"
         |row| real(row.share(Weigh::Packets));
     "bytes_share" Share Fits::Weighed, "bytes of the key, of all measured ones of the window"
@@ -278,6 +294,25 @@ pub const KEY_COLUMNS: &[(&str, &str)] = &[
     ("dport", "destination port; -: none"),
     ("proto", "name or number of the IP protocol"),
     ("fragment", "true: later fragments, which have no ports"),
+    ("host", "address, or network with host/N"),
+    ("service", "port of the service; -: none"),
+    ("app", "name of the service, or protocol and port"),
+    ("mac", "MAC address"),
+    ("smac", "source MAC address; -: none"),
+    ("dmac", "destination MAC address; -: none"),
+    ("vlan", "identifier of the VLAN tag; -: none"),
+    ("mpls", "MPLS label; -: none"),
+    ("vni", "network identifier of a tunnel; -: none"),
+    ("ethertype", "name or number of the EtherType; -: none"),
+    ("dscp", "differentiated services code point; -: none"),
+    ("ttl", "time to live, or hop limit; -: none"),
+    (
+        "tcpflags",
+        "TCP flags in the letters of tcpdump; -: not TCP",
+    ),
+    ("size", "class of the length on the wire, bytes"),
+    ("interface", "name of the interface; -: unknown"),
+    ("direction", "in, out; -: unknown"),
 ];
 
 /// Parts of a bound, which separated values have in columns of their own: `bound_lower`.
@@ -429,14 +464,18 @@ pub fn choose(list: &str, keys: &[KeyKind], by: By) -> Result<Vec<Chosen>, Refus
     Ok(chosen)
 }
 
+fn no_key_has(name: &str, keys: &[KeyKind]) -> Refusal {
+    let keys: Vec<_> = keys.iter().map(ToString::to_string).collect();
+    refusal!(
+        "--columns: no row of --key {} has the column {name}: leave it out, or add a --key that has it",
+        keys.join(", ")
+    )
+}
+
 fn named(name: &str, keys: &[KeyKind], by: By) -> Result<Chosen, Refusal> {
     if let Some((name, _)) = KEY_COLUMNS.iter().find(|(other, _)| *other == name) {
         if !keys.iter().any(|kind| key_names(*kind).contains(name)) {
-            let keys: Vec<_> = keys.iter().map(ToString::to_string).collect();
-            refuse!(
-                "--columns: no row of --key {} has the column {name}: leave it out, or add a --key that has it",
-                keys.join(", ")
-            );
+            return Err(no_key_has(name, keys));
         }
         return Ok(Chosen::key(name));
     }
@@ -464,6 +503,12 @@ fn named(name: &str, keys: &[KeyKind], by: By) -> Result<Chosen, Refusal> {
             "--columns: no row of --by {by} has the column {name}: leave it out, or rank by another figure"
         );
     }
+    if let Source::Figure(column) = chosen.source
+        && column.fits == Fits::Sides
+        && !keys.iter().any(|kind| kind.has_sides())
+    {
+        return Err(no_key_has(name, keys));
+    }
     Ok(chosen)
 }
 
@@ -487,27 +532,34 @@ pub fn usual(answers: &Answers, has_windows: bool) -> Vec<Chosen> {
             chosen.push(Chosen::key(name));
         }
     }
-    chosen.extend(members(answers.by, answers.by_rate));
+    let has_sides = keys.iter().any(|kind| kind.has_sides());
+    chosen.extend(members(answers.by, answers.by_rate, has_sides));
     chosen
 }
 
 /// The members of a row in JSON after its key.
-fn members(by: By, by_rate: bool) -> Vec<Chosen> {
+fn members(by: By, by_rate: bool, has_sides: bool) -> Vec<Chosen> {
     let companion = match by {
         By::Bytes => "packets_bound",
         _ => "bytes_bound",
     };
-    let names: &[&str] = match by {
-        By::Packets | By::Bytes => &["packets", "bytes", "bound", companion],
-        By::Peers => &["peers", "unanswered", "refused", "bound"],
-        By::Ports => &["ports", "unanswered", "refused", "bound"],
-        By::Contacts => &["contacts", "unanswered", "refused", "bound"],
+    let figures: &[&str] = match by {
+        By::Packets | By::Bytes => &["packets", "bytes"],
+        By::Peers => &["peers", "unanswered", "refused"],
+        By::Ports => &["ports", "unanswered", "refused"],
+        By::Contacts => &["contacts", "unanswered", "refused"],
+    };
+    let sides: &[&str] = match has_sides && !by.is_distinct() {
+        true => &["tx_packets", "tx_bytes", "rx_packets", "rx_bytes"],
+        false => &[],
+    };
+    let bounds: &[&str] = match by.is_distinct() {
+        true => &["bound"],
+        false => &["bound", companion],
     };
     let rate: &[&str] = if by_rate { &["bits_per_s"] } else { &[] };
-    rate.iter()
-        .chain(names)
-        .filter_map(|name| Chosen::figure(name))
-        .collect()
+    let names = [rate, figures, sides, bounds].into_iter().flatten();
+    names.filter_map(|name| Chosen::figure(name)).collect()
 }
 
 impl Answers {
@@ -517,7 +569,11 @@ impl Answers {
             Some(columns) => (Map::new(), columns.clone()),
             None => (
                 key_json(row.kind, row.key()),
-                members(self.by, self.by_rate),
+                members(
+                    self.by,
+                    self.by_rate,
+                    row.side(|sides| sides.tx.packets).is_some(),
+                ),
             ),
         };
         for column in columns {
@@ -607,7 +663,9 @@ mod tests {
     #[test]
     fn each_part_of_a_key_is_listed() {
         let kinds = KeyKind::NAMES.iter().map(|(_, kind)| *kind);
-        for kind in kinds {
+        let fields = KeyKind::FIELDS.iter();
+        let fields = fields.map(|name| name.parse().expect("the name of a kind"));
+        for kind in kinds.chain(fields) {
             for name in key_json(kind, &FlowKey::NONE).keys() {
                 assert!(
                     KEY_COLUMNS.iter().any(|(listed, _)| listed == name),
@@ -641,6 +699,11 @@ mod tests {
                 "dst",
                 By::Packets,
                 "no row of --key src, dport has the column dst",
+            ),
+            (
+                "tx_bytes",
+                By::Packets,
+                "no row of --key src, dport has the column tx_bytes",
             ),
             (
                 "peers",

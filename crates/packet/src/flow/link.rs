@@ -141,29 +141,30 @@ pub(super) fn vlans(start: Layer, data: &[u8]) -> impl Iterator<Item = u16> {
 
 /// Walks from `layer`, which begins with `data`, to an IP header.
 pub(super) fn to_ip(layer: Layer, data: &[u8]) -> Result<Packet<'_>, NoKey> {
-    walk(layer, data, |_, _, _| ())
+    walk(layer, data, |_, _| {})
 }
 
-/// As [`to_ip`]. Calls `passed` for each header on the way, with its layer, the bytes from it on, and its length.
+/// The same; calls `meet` with the layer and the bytes of each header on the way.
 #[inline(always)]
 pub(super) fn walk<'a>(
     mut layer: Layer,
     mut data: &'a [u8],
-    mut passed: impl FnMut(Layer, &'a [u8], usize),
+    mut meet: impl FnMut(Layer, &'a [u8]),
 ) -> Result<Packet<'a>, NoKey> {
     // The first header is that of the link, unless a label or a type comes first.
     let mut shims = usize::from(matches!(layer, Layer::Mpls | Layer::Type(_)));
     while shims <= MOST_SHIMS + 1 {
-        let (next, header) = match layer {
+        meet(layer, data);
+        match layer {
             Layer::V4 => return Ok(Packet::V4(data)),
             Layer::V6 => return Ok(Packet::V6(data)),
-            _ => step(layer, data)?,
-        };
+            _ => {}
+        }
+        let (next, header) = step(layer, data)?;
         // Two layers in a row without a header name IP, so that the walk ends.
         shims += usize::from(header > 0);
-        let behind = data.get(header..).ok_or(NoKey::Truncated)?;
-        passed(layer, data, header);
-        (layer, data) = (next, behind);
+        layer = next;
+        data = data.get(header..).ok_or(NoKey::Truncated)?;
     }
     // What lies after is not known, so the frame must not pass for one without IP.
     Err(NoKey::Malformed)

@@ -100,6 +100,8 @@ impl Parser {
         self.inner
     }
 
+    /// The layer to which the first byte of a frame belongs.
+    #[inline(always)]
     pub(super) fn start(&self) -> Layer {
         self.start
     }

@@ -214,8 +214,12 @@ impl Parser {
         let mut found = None;
         for nesting in 0..=MOST_NESTINGS {
             let mut trace = Trace::new(layer, bytes);
-            let walked = link::walk(layer, bytes, |layer, data, header| {
-                trace.pass(layer, data, header);
+            // A header is passed when the next one is met.
+            let mut met = None::<(Layer, &[u8])>;
+            let walked = link::walk(layer, bytes, |layer, data| {
+                if let Some((before, from)) = met.replace((layer, data)) {
+                    trace.pass(before, from, from.len() - data.len());
+                }
             });
             let keyed = walked.and_then(|packet| Ok((ip::key(packet)?, packet)));
             let Ok(((key, payload, extensions), packet)) = keyed else {

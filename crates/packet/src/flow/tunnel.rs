@@ -72,7 +72,7 @@ pub(crate) struct Inside<'a> {
     pub layer: Layer,
     /// The bytes from that layer on.
     pub bytes: &'a [u8],
-    /// Identifier of the virtual network, of VXLAN and GENEVE: 24 bits.
+    /// Identifier of the virtual network, of VXLAN, GENEVE and NVGRE: 24 bits.
     pub vni: Option<u32>,
 }
 
@@ -95,7 +95,15 @@ pub(crate) fn enter<'a>(key: &FlowKey, payload: &'a [u8], tunnels: &Tunnels) -> 
         IPV4 => Some(plain((Layer::V4, payload))),
         IPV6 => Some(plain((Layer::V6, payload))),
         MPLS => Some(plain((Layer::Mpls, payload))),
-        GRE => gre(payload).map(plain),
+        GRE => {
+            // NVGRE has a key and carries Ethernet (RFC 7637, section 3.2).
+            let vni = match payload.first_chunk() {
+                Some(&[0x20, 0, 0x65, 0x58, a, b, c, _]) => Some(u32::from_be_bytes([0, a, b, c])),
+                _ => None,
+            };
+            let (layer, bytes) = gre(payload)?;
+            Some(Inside { layer, bytes, vni })
+        }
         UDP if tunnels.has(key.dport) => {
             let message = payload.get(UDP_HEADER..)?;
             let (layer, bytes) = match key.dport {

@@ -4,10 +4,12 @@
 //! epb_dropcount 4, epb_packetid 5, epb_queue 6, epb_verdict 7; 2988 and 2989 are custom options,
 //! 19372 and 19373 custom options that must not be copied.
 
+use super::Direction;
 use super::pcapng::options;
 use super::write::{option, word};
 
 const COMMENT: u16 = 1;
+const FLAGS: u16 = 2;
 const HASH: u16 = 3;
 const DROPS: u16 = 4;
 const NOT_COPIED: [u16; 2] = [19_372, 19_373];
@@ -59,6 +61,22 @@ impl<'a> PacketOptions<'a> {
             }
         });
         dropped
+    }
+
+    /// Returns the direction that the flags of the packet tell (`epb_flags`, bits 0 and 1).
+    #[cold]
+    pub fn direction(&self) -> Option<Direction> {
+        let mut direction = None;
+        self.each(|code, value| {
+            if let (FLAGS, Ok(flags)) = (code, <[u8; 4]>::try_from(value)) {
+                direction = match flags[if self.big_endian { 3 } else { 0 }] & 3 {
+                    1 => Some(Direction::In),
+                    2 => Some(Direction::Out),
+                    _ => None,
+                };
+            }
+        });
+        direction
     }
 
     /// Returns the number of comments.

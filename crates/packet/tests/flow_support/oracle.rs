@@ -102,7 +102,52 @@ pub fn compare(link: LinkType, data: &[u8]) -> Verdict {
         },
         _ => return Verdict::NotCompared,
     };
+    compare_facts(link, data, &theirs);
     judge(link, data, found, &theirs)
+}
+
+/// Compares fields beside the key with etherparse's: MAC addresses, the outermost tag, and the fields of a plain IP header.
+fn compare_facts(link: LinkType, data: &[u8], theirs: &LaxSlicedPacket<'_>) {
+    let parser = Parser::new(link, false).expect("a link type with keys");
+    let facts = parser.facts(data);
+    if link == LinkType::ETHERNET {
+        assert_eq!(
+            facts.dmac().as_ref().map(|it| &it[..]),
+            data.get(..6),
+            "{data:02x?}"
+        );
+        assert_eq!(
+            facts.smac().as_ref().map(|it| &it[..]),
+            data.get(6..12),
+            "{data:02x?}"
+        );
+        let tag = theirs.link_exts.first().and_then(|ext| match ext {
+            LaxLinkExtSlice::Vlan(tag) => Some(tag.vlan_identifier().value()),
+            LaxLinkExtSlice::Macsec(_) => None,
+        });
+        // etherparse reads no tag whose EtherType is cut off.
+        let is_cut = data.len() < 18;
+        assert!(
+            facts.vlan() == tag || is_cut,
+            "{facts:?} {tag:?} {data:02x?}"
+        );
+    }
+    if parser.key(data).is_err() {
+        return;
+    }
+    match &theirs.net {
+        Some(LaxNetSlice::Ipv4(ip)) => {
+            let header = ip.header();
+            let fields = (Some(header.dcp().value()), Some(header.ttl()));
+            assert_eq!((facts.dscp(), facts.ttl()), fields, "{data:02x?}");
+        }
+        Some(LaxNetSlice::Ipv6(ip)) => {
+            let header = ip.header();
+            let fields = (Some(header.dscp().value()), Some(header.hop_limit()));
+            assert_eq!((facts.dscp(), facts.ttl()), fields, "{data:02x?}");
+        }
+        _ => {}
+    }
 }
 
 fn judge(

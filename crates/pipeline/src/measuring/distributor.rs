@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use weir_measure::{Aggregate, KeyKind, Kind, Observation};
 use weir_memory::ring::{self, Consumer, Producer};
-use weir_packet::flow::Hasher;
+use weir_packet::flow::{Facts, Hasher};
 
 /// Capacity of a ring, packets: 256 KiB.
 pub(super) const RING: usize = 4096;
@@ -32,8 +32,10 @@ struct Queue {
     ring: Option<Producer<Observation>>,
     /// Changes of keys, which [`Observation::replace`] announces.
     changes: Sender<Arc<KeyChange>>,
-    /// Packets to be pushed together.
+    /// Packets to be pushed together, each after its facts if there are any.
     staged: Vec<Observation>,
+    /// Number of packets among them.
+    packets: usize,
     /// Number of batches handed out.
     marks: u64,
     /// Number of batches done, counted by the worker.
@@ -68,7 +70,7 @@ impl Rule {
         let hash = match (self.distribute, packet.kind()) {
             (Distribute::Flow, Kind::Flow) => self.hasher.flow(&packet.flow).symmetric,
             (Distribute::Address, Kind::Flow) => {
-                self.hasher.plain(&KeyKind::Dst(128).project(&packet.flow))
+                self.hasher.plain(&KeyKind::DST.project(&packet.flow))
             }
             (Distribute::Flow | Distribute::Address, _) => 0,
             (Distribute::Random, _) => {
@@ -124,13 +126,15 @@ impl Distributor {
                 done: Arc::clone(&done),
                 timing,
                 say,
+                apart: Apart::default(),
             };
             super::spawn(cpus, id, move || worker.serve(batch))?;
-            let staged = Vec::with_capacity(batch + 1);
+            let staged = Vec::with_capacity(2 * batch + 1);
             queues.push(Queue {
                 ring: Some(ring),
                 changes: other_keys,
                 staged,
+                packets: 0,
                 marks: 0,
                 done,
                 handed: 0,
@@ -230,7 +234,8 @@ impl Queue {
         if self.staged.is_empty() {
             return Ok(());
         }
-        self.handed += self.staged.len() as u64;
+        self.handed += self.packets as u64;
+        self.packets = 0;
         if let Some(stamp) = mark {
             self.marks += 1;
             self.staged.push(Observation::mark(stamp));
@@ -279,10 +284,15 @@ fn distribute(
     size: usize,
     stamp: Option<u64>,
 ) -> Result<(), Failure> {
-    for packet in batch.packets() {
+    let facts = batch.facts();
+    for (i, packet) in batch.packets().iter().enumerate() {
         let queue = &mut queues[rule.worker(packet, queues.len())];
+        if let Some(facts) = facts.get(i) {
+            queue.staged.push(Observation::of_facts(facts));
+        }
         queue.staged.push(*packet);
-        if queue.staged.len() >= size {
+        queue.packets += 1;
+        if queue.packets >= size {
             queue.flush(stamp)?;
         }
     }
@@ -316,6 +326,7 @@ impl WorkerPool for Distributor {
             let _ = queue.changes.send(Arc::clone(change));
         }
         self.announce(Observation::replace())?;
+        self.extract.fit(change.config());
         let (before, replaces) = (i64::MAX, Some(Arc::clone(change)));
         let closed = Closed {
             before,
@@ -352,6 +363,17 @@ struct Worker {
     done: Arc<AtomicU64>,
     timing: Option<Timing>,
     say: Sender<(usize, Message)>,
+    /// Packets with facts, and their facts.
+    apart: Apart,
+}
+
+/// Packets and their facts, apart from each other.
+#[derive(Default)]
+struct Apart {
+    packets: Vec<Observation>,
+    facts: Vec<Facts>,
+    /// Facts of a packet that follows in the ring.
+    next: Option<Facts>,
 }
 
 impl Worker {
@@ -389,6 +411,10 @@ impl Worker {
     fn batch(&mut self, mut rest: &[Observation]) -> Result<(), weir_measure::Error> {
         let is_packet = |packet: &Observation| !matches!(packet.kind(), Kind::Close | Kind::Mark);
         while !rest.is_empty() {
+            if self.aggregate.needs_facts() {
+                rest = self.with_facts(rest)?;
+                continue;
+            }
             let packets = rest
                 .iter()
                 .position(|packet| !is_packet(packet))
@@ -404,6 +430,39 @@ impl Worker {
             rest = &rest[(packets + 1).min(rest.len())..];
         }
         Ok(())
+    }
+
+    /// Takes packets with their facts, up to the first mark, and that mark. Returns what follows.
+    fn with_facts<'a>(
+        &mut self,
+        mut rest: &'a [Observation],
+    ) -> Result<&'a [Observation], weir_measure::Error> {
+        let apart = &mut self.apart;
+        apart.packets.clear();
+        apart.facts.clear();
+        let mut control = None;
+        while let Some((first, others)) = rest.split_first() {
+            rest = others;
+            match first.kind() {
+                Kind::Facts => apart.next = Some(first.facts()),
+                Kind::Close | Kind::Mark => {
+                    control = Some(first);
+                    break;
+                }
+                _ => {
+                    apart.packets.push(*first);
+                    apart.facts.push(apart.next.take().unwrap_or(Facts::NONE));
+                }
+            }
+        }
+        let begun = self.timing.as_ref().map(Timing::now);
+        self.aggregate
+            .take_with(&apart.packets, &apart.facts, &[])?;
+        if let (Some(timing), Some(begun)) = (&mut self.timing, begun) {
+            timing.processed(begun, timing.now(), apart.packets.len());
+        }
+        control.map_or(Ok(()), |control| self.control(control))?;
+        Ok(rest)
     }
 
     fn control(&mut self, control: &Observation) -> Result<(), weir_measure::Error> {

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use weir_measure::{Arrivals, Config, Counts, Kind, Observation, Windowing, Windows};
 use weir_packet::Frame;
 use weir_packet::addresses::Addresses;
-use weir_packet::flow::{FlowKey, Hasher, NoKey, Parser, Usual};
+use weir_packet::flow::{Facts, FlowKey, Group, Hasher, NoKey, Parser, Usual};
 use weir_packet::savefile::{Direction, Format, Layout};
 use weir_packet::time::Stamp;
 
@@ -33,6 +33,8 @@ pub struct Extract {
     refusals: Option<Refusals>,
     /// Addresses on this side of the link, which tell incoming from outgoing packets.
     local: Option<Arc<Addresses>>,
+    /// Whether a kind of key needs the facts of packets.
+    needs_facts: bool,
     batch: usize,
     /// Time of the latest packet so far, ns.
     latest: i64,
@@ -73,6 +75,10 @@ struct Masks {
     beyond: u64,
     /// Incoming and outgoing packets, of the measured ones.
     ways: [u64; 2],
+    /// Measured packets to all stations.
+    broadcast: u64,
+    /// Measured packets to some stations.
+    multicast: u64,
 }
 
 /// Observations that are handed on together.
@@ -81,6 +87,8 @@ pub struct Batch {
     /// Room for all observations. Observations of earlier batches are overwritten, and need no
     /// clearing.
     packets: Vec<Observation>,
+    /// Facts of the same packets, if a kind of key needs them; else empty.
+    facts: Vec<Facts>,
     len: usize,
 }
 
@@ -88,6 +96,7 @@ impl Batch {
     pub(super) fn with_capacity(capacity: usize) -> Self {
         Self {
             packets: vec![Observation::mark(0); capacity],
+            facts: Vec::new(),
             len: 0,
         }
     }
@@ -100,6 +109,56 @@ impl Batch {
     /// Returns the packets that passed the filter.
     pub fn packets(&self) -> &[Observation] {
         &self.packets[..self.len]
+    }
+
+    /// Returns the facts of these packets; none if no kind of key needs them.
+    pub fn facts(&self) -> &[Facts] {
+        self.facts.get(..self.len).unwrap_or_default()
+    }
+
+    /// Makes room for facts if they are needed, else takes it away.
+    #[cold]
+    fn fit_facts(&mut self, needs: bool) {
+        let len = if needs { self.packets.len() } else { 0 };
+        self.facts.resize(len, Facts::NONE);
+    }
+}
+
+/// Notes on the frames of a chunk that their bytes do not have.
+struct Beside<'a> {
+    layout: &'a Layout,
+    /// Directions that the records tell.
+    directions: [Option<Direction>; CHUNK],
+}
+
+impl<'a> Beside<'a> {
+    /// Takes the records apart once more, so that measurements without facts pay nothing for them.
+    fn of(piece: &'a Piece, records: &[u32]) -> Self {
+        let (layout, view) = (&piece.delivery.current.layout, &piece.delivery.view);
+        let mut directions = [None; CHUNK];
+        layout.records(view.content(), records, |i, record| {
+            let options = record.map(|record| record.options);
+            let options = options.filter(|options| !options.is_empty());
+            directions[i] = options.and_then(|options| options.direction());
+        });
+        Self { layout, directions }
+    }
+
+    /// Returns the facts of frame `i`.
+    fn facts(&self, parser: Option<&Parser>, i: usize, frame: &Frame<'_>) -> Facts {
+        let mut facts = parser.map_or(Facts::NONE, |parser| parser.facts(frame.data));
+        let interface = frame.interface as usize;
+        let told = self.directions[i].or_else(|| self.layout.direction(interface));
+        if let Some(direction) = told {
+            facts.set_direction(direction);
+        }
+        let about = self.layout.interfaces.get(interface);
+        if let Some(name) = about.and_then(|about| about.name.as_deref()) {
+            let bytes = name.as_bytes();
+            let len = bytes.len().min(facts.interface.len());
+            facts.interface[..len].copy_from_slice(&bytes[..len]);
+        }
+        facts
     }
 }
 
@@ -141,6 +200,7 @@ impl Extract {
             windowing,
             refusals: config.by.is_distinct().then(Refusals::new),
             local: config.local.clone(),
+            needs_facts: config.needs_facts(),
             batch,
             latest: i64::MIN,
             open_from: i64::MIN,
@@ -214,6 +274,11 @@ impl Extract {
         self.arrivals.numbers()
     }
 
+    /// Reads what the keys of `config` need from later packets.
+    pub(super) fn fit(&mut self, config: &Config) {
+        self.needs_facts = config.needs_facts();
+    }
+
     /// Returns the number of the current window.
     pub(super) fn number(&self) -> i64 {
         self.windowing.number(self.latest)
@@ -274,13 +339,17 @@ impl Extract {
             None if plan.keeps_all => all & !late,
             None => plan.select.kept(&plan.filter, frames) & all & !late,
         };
-        let observed = self.ready.len;
+        let begin = self.ready.len;
         for (i, (frames, times)) in frames.chunks(T::FEW).zip(times.chunks(T::FEW)).enumerate() {
             let first = self.ready.len;
             self.observe(plan, frames, times, kept >> (i * T::FEW));
             taker.ahead(&self.ready.packets()[first..]);
         }
-        let ways = self.ways(&current.layout, frames, kept, observed);
+        let ways = self.ways(&current.layout, frames, kept, begin);
+        if self.needs_facts || !self.ready.facts.is_empty() {
+            self.note_facts(&Beside::of(piece, records), plan, frames, kept, begin);
+        }
+        let (broadcast, multicast) = groups(plan, frames, kept);
         let times = &times[..records.len()];
         // A time that is not the packet's own hides whether its timestamp is beyond the range.
         let hides = jumps | late != 0;
@@ -303,17 +372,19 @@ impl Extract {
                 jumped: jumps,
                 beyond,
                 ways,
+                broadcast,
+                multicast,
             },
         );
     }
 
-    /// Masks of the incoming and of the outgoing packets in `kept`. Their observations begin at `observed`.
-    fn ways(&self, layout: &Layout, frames: &[Frame<'_>], kept: u64, observed: usize) -> [u64; 2] {
+    /// Masks of the incoming and of the outgoing packets in `kept`. Their observations begin at place `begin`.
+    fn ways(&self, layout: &Layout, frames: &[Frame<'_>], kept: u64, begin: usize) -> [u64; 2] {
         let mut ways = [0; 2];
         if let Some(local) = &self.local {
             let is_local = |address: Option<IpAddr>| address.is_some_and(|it| local.has(it));
             let places = (0..frames.len()).filter(|i| kept >> i & 1 == 1);
-            for (i, packet) in places.zip(&self.ready.packets()[observed..]) {
+            for (i, packet) in places.zip(&self.ready.packets()[begin..]) {
                 let flow = &packet.flow;
                 let ends = [is_local(flow.source()), is_local(flow.destination())];
                 if packet.kind() == Kind::Flow && ends[0] != ends[1] {
@@ -334,6 +405,28 @@ impl Extract {
             ways[usize::from(out)] |= (kept >> i & 1) << i;
         }
         ways
+    }
+
+    /// Notes the facts of the frames in the mask `kept`, whose observations begin at place `begin` of the batch.
+    #[cold]
+    fn note_facts(
+        &mut self,
+        beside: &Beside<'_>,
+        plan: &StagesPlan,
+        frames: &[Frame<'_>],
+        kept: u64,
+        begin: usize,
+    ) {
+        self.ready.fit_facts(self.needs_facts);
+        let room = self.ready.facts.get_mut(begin..).unwrap_or_default();
+        let kept = frames
+            .iter()
+            .enumerate()
+            .filter(|(i, _)| kept >> i & 1 == 1);
+        for ((i, frame), facts) in kept.zip(room) {
+            let parser = plan.parsers[frame.interface as usize].as_ref();
+            *facts = beside.facts(parser, i, frame);
+        }
     }
 
     /// Moves time on to the time of a packet. Returns whether the packet is late.
@@ -368,6 +461,8 @@ impl Extract {
             jumped,
             beyond,
             ways: [rx, tx],
+            broadcast,
+            multicast,
         } = masks;
         // Nearly always, all packets are of one window.
         let (earliest, latest) = if self.windowing.window_ns.is_some() {
@@ -412,6 +507,8 @@ impl Extract {
                 dropped: count(missing),
                 rx: weighed(rx),
                 tx: weighed(tx),
+                broadcast: count(broadcast),
+                multicast: count(multicast),
             };
             first += run;
         }
@@ -421,7 +518,7 @@ impl Extract {
     /// call keeps its variables in registers.
     fn observe(&mut self, plan: &StagesPlan, frames: &[Frame<'_>], times: &[i64], kept: u64) {
         let Self {
-            ready: Batch { packets, len },
+            ready: Batch { packets, len, .. },
             hasher,
             refusals,
             ..
@@ -505,6 +602,44 @@ impl Most {
         packet.hash = hash.unwrap_or(0);
         hash.is_some()
     }
+}
+
+/// Returns the masks of the frames in `kept` that are for all stations, and for some stations.
+#[inline(always)]
+fn groups(plan: &StagesPlan, frames: &[Frame<'_>], kept: u64) -> (u64, u64) {
+    let Some(&Frame { interface, .. }) = frames.first() else {
+        return (0, 0);
+    };
+    let parser = plan.parsers[interface as usize].as_ref();
+    let is_ethernet = parser.is_some_and(Parser::is_ethernet);
+    let mut maybe = 0u64;
+    for (i, frame) in frames.iter().enumerate() {
+        let first = frame.data.first().map_or(0, |first| first & 1);
+        let is_for_one = is_ethernet & (frame.interface == interface) & (first == 0);
+        maybe |= u64::from(!is_for_one) << i;
+    }
+    match maybe & kept {
+        0 => (0, 0),
+        maybe => groups_of(plan, frames, maybe),
+    }
+}
+
+#[cold]
+fn groups_of(plan: &StagesPlan, frames: &[Frame<'_>], maybe: u64) -> (u64, u64) {
+    let (mut broadcast, mut multicast) = (0, 0);
+    for (i, frame) in frames
+        .iter()
+        .enumerate()
+        .filter(|(i, _)| maybe >> i & 1 == 1)
+    {
+        let parser = plan.parsers[frame.interface as usize].as_ref();
+        match parser.map(|parser| parser.group(frame.data)) {
+            Some(Group::Broadcast) => broadcast |= 1 << i,
+            Some(Group::Multicast) => multicast |= 1 << i,
+            Some(Group::One) | None => {}
+        }
+    }
+    (broadcast, multicast)
 }
 
 /// Returns the mask of the packets whose timestamps are beyond the representable range. **Cost**:

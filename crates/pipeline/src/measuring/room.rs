@@ -156,7 +156,7 @@ impl Gate {
         change: &Arc<KeyChange>,
     ) -> Result<Closed, weir_measure::Error> {
         let closed = self.close_all(worker);
-        worker.aggregate.replace(change.aggregate()?);
+        worker.take_up(change)?;
         self.room.fit(change.config());
         Ok(Closed {
             replaces: Some(Arc::clone(change)),

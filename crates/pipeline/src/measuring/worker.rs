@@ -105,7 +105,7 @@ impl Counting<'_> {
     /// Counts a batch.
     fn count(&mut self, batch: &Batch, likely: &[u8]) -> Result<(), weir_measure::Error> {
         let packets = batch.packets();
-        self.aggregate.take(packets, likely)?;
+        self.aggregate.take_with(packets, batch.facts(), likely)?;
         if let Some(timing) = self.timing
             && !packets.is_empty()
         {
@@ -240,10 +240,17 @@ impl Worker {
     /// Closes all windows, returns their contents, and switches to other tables.
     pub fn replace(&mut self, change: &Arc<KeyChange>) -> Result<Closed, weir_measure::Error> {
         let closed = self.close(i64::MAX);
-        self.aggregate.replace(change.aggregate()?);
+        self.take_up(change)?;
         Ok(Closed {
             replaces: Some(Arc::clone(change)),
             ..closed
         })
+    }
+
+    /// Switches to other tables; all windows are closed.
+    pub fn take_up(&mut self, change: &KeyChange) -> Result<(), weir_measure::Error> {
+        self.aggregate.replace(change.aggregate()?);
+        self.extract.fit(change.config());
+        Ok(())
     }
 }

@@ -7,17 +7,18 @@ mod spread;
 use crate::numbers::{bit_rate, bytes, duration, grouped, packets, percent, rate};
 use crate::table::{Column, Narrow, grid};
 use crate::terminal::{self, output_width, printable, wrapped};
+use serde_json::Value;
 use std::fmt::Write as _;
 use std::time::Duration;
 use weir_engine::name::Name;
 use weir_engine::zone::Zone;
 use weir_measure::{
-    Arrivals, Bound, BoundKind, Change, Counts, Estimate, KeyKind, Keyless, Keys, Missing, Row,
+    Arrivals, Bound, BoundKind, Change, Counts, Estimate, KeyKind, Keys, Missing, Row, Sides,
     Table, Tally, Weigh, Window,
 };
 use weir_messages::measured::columns::{Separated, is_exact, time_of, usual};
 use weir_messages::measured::{
-    Answers, Beside, Ways, address, keyless_reasons, port_of, proto_name, size_label,
+    Answers, Beside, Ways, address, further_parts, keyless_reasons, port_of, proto_name, size_label,
 };
 use weir_messages::rows::Form;
 use weir_packet::flow::FlowKey;
@@ -239,9 +240,10 @@ impl Report {
             how_many(&destinations, "destination")
         );
         let _ = writeln!(out, "  sizes {}", sizes(&tally));
+        out.push_str(&groups(&window.arrivals, &tally));
         out.push_str(&aside(window));
         if tally.keyless.sum() > 0 {
-            let _ = writeln!(out, "  {}", keyless(&tally.keyless));
+            let _ = writeln!(out, "  {}", keyless(&tally, &keys));
         }
         for (i, &kind) in keys.iter().enumerate() {
             out.push('\n');
@@ -437,6 +439,22 @@ impl Report {
                 false => "-".to_owned(),
             }));
         }
+        if kind.has_sides() {
+            let text = match by {
+                Weigh::Packets => grouped,
+                Weigh::Bytes => bytes,
+            };
+            let side = |row: &Row, side: fn(&Sides) -> Counts| {
+                row.sides
+                    .map_or(String::new(), |sides| text(side(&sides).by(by)))
+            };
+            columns.push(column("tx", Narrow::Leaves(3), &|row| {
+                side(row, |it| it.tx)
+            }));
+            columns.push(column("rx", Narrow::Leaves(3), &|row| {
+                side(row, |it| it.rx)
+            }));
+        }
         columns.push(column("bytes", narrow(Weigh::Bytes), &|row| {
             figure(row, Weigh::Bytes, bytes)
         }));
@@ -548,14 +566,50 @@ fn sizes(tally: &Tally) -> String {
         .join(", ")
 }
 
-fn keyless(keyless: &Keyless) -> String {
-    let reasons = keyless_reasons(keyless)
+/// Shares of the packets to all and to some stations, from 1 % on; empty if there are none.
+fn groups(arrivals: &Arrivals, tally: &Tally) -> String {
+    let share = |(name, packets): (&str, u64)| {
+        // After a change of keys, arrivals also have packets from before it.
+        let is_shown = (tally.passed.div_ceil(100).max(1)..=tally.passed).contains(&packets);
+        is_shown.then(|| format!("{name} {}", percent(packets, tally.passed)))
+    };
+    let shares = [
+        ("broadcast", arrivals.broadcast),
+        ("multicast", arrivals.multicast),
+    ];
+    let shares: Vec<String> = shares.into_iter().filter_map(share).collect();
+    match shares.is_empty() {
+        true => String::new(),
+        false => format!("  {}\n", shares.join(", ")),
+    }
+}
+
+/// Packets without a flow key, and the tables that have them. If most packets are not IP and in no table, names keys for them.
+fn keyless(tally: &Tally, keys: &[KeyKind]) -> String {
+    let reasons = keyless_reasons(&tally.keyless)
         .into_iter()
         .filter(|(_, packets)| *packets > 0);
     let reasons: Vec<String> = reasons
         .map(|(why, packets)| format!("{} {why}", grouped(packets)))
         .collect();
-    format!("without flow key, in no table: {}", reasons.join(", "))
+    let (having, lacking): (Vec<&KeyKind>, Vec<&KeyKind>) =
+        keys.iter().partition(|kind| kind.is_of_frames());
+    let names = |kinds: Vec<&KeyKind>| {
+        let names: Vec<String> = kinds.into_iter().map(ToString::to_string).collect();
+        names.join(" and ")
+    };
+    let has_none = having.is_empty();
+    let tables = match (has_none, lacking.is_empty()) {
+        (true, _) => ", in no table".to_owned(),
+        (false, true) => String::new(),
+        (false, false) => format!(", only in the table by {}", names(having)),
+    };
+    let is_most = tally.keyless.not_ip > tally.passed / 2;
+    let advice = match is_most && has_none {
+        true => "; --key ethertype and --key mac rank them",
+        false => "",
+    };
+    format!("without flow key{tables}: {}{advice}", reasons.join(", "))
 }
 
 fn signed(n: i64) -> String {
@@ -640,6 +694,11 @@ fn key_columns<'a>(kind: KeyKind, keys: impl Iterator<Item = &'a FlowKey>) -> Ve
             column("other end", Below, &|key| endpoint(key, false)),
             column("proto", Behind, &flow_proto),
         ],
+        KeyKind::Hosts => vec![
+            column("one end", Stays, &|key| address(kind, key, true)),
+            column("other end", Below, &|key| address(kind, key, false)),
+        ],
+        KeyKind::Host(_) => vec![column("host", Stays, &|key| address(kind, key, true))],
         KeyKind::Pair => vec![
             column("source", Stays, &|key| address(kind, key, true)),
             column("destination", Below, &|key| address(kind, key, false)),
@@ -661,5 +720,39 @@ fn key_columns<'a>(kind: KeyKind, keys: impl Iterator<Item = &'a FlowKey>) -> Ve
             ]
         }
         KeyKind::Proto => vec![column("proto", Stays, &proto)],
+        _ => further_columns(kind, &keys),
     }
+}
+
+/// Columns of keys whose tables show the values of JSON.
+fn further_columns(kind: KeyKind, keys: &[&FlowKey]) -> Vec<Column> {
+    let titles = further_parts(kind, &FlowKey::NONE)
+        .into_iter()
+        .map(|(name, _)| name);
+    let rows: Vec<_> = keys.iter().map(|key| further_parts(kind, key)).collect();
+    let column = |(i, name): (usize, &'static str)| {
+        let cell = |parts: &Vec<(&str, Value)>| match &parts[i].1 {
+            Value::String(text) => text.clone(),
+            other => other.to_string(),
+        };
+        let title = match name {
+            "src" => "source",
+            "dst" => "destination",
+            "sport" => "source port",
+            "dport" => "dest. port",
+            other => other,
+        };
+        let narrow = match (i, name) {
+            (0, _) => Narrow::Stays,
+            (_, "dst") => Narrow::Below,
+            _ => Narrow::Behind,
+        };
+        Column {
+            title,
+            cells: rows.iter().map(cell).collect(),
+            right: false,
+            narrow,
+        }
+    };
+    titles.enumerate().map(column).collect()
 }

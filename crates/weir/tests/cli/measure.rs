@@ -5,6 +5,7 @@ mod answers;
 mod combinations;
 mod designs;
 mod endings;
+mod keys;
 mod merging;
 mod one_pass;
 mod refusals;
@@ -195,6 +196,10 @@ fn row_key(kind: &str, row: &Value) -> String {
         "bound",
         "packets_bound",
         "bytes_bound",
+        "tx_packets",
+        "tx_bytes",
+        "rx_packets",
+        "rx_bytes",
         "before",
         "after",
         "change",

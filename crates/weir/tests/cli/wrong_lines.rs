@@ -538,9 +538,9 @@ const OWN: &[Case] = &[
         "as in net 10.0.0.0/8",
     ),
     (
-        "measure demo.pcap --key src,dst",
+        "measure demo.pcap --key src,host",
         2,
-        "(give each its own flag: --key src --key dst)",
+        "the key host cannot be combined with others: src, dst, sport",
     ),
     ("measure demo.pcap --key port", 2, "(did you mean sport?)"),
     (

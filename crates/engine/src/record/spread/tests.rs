@@ -87,7 +87,7 @@ fn ports_of_one_host_are_found_and_contacts_of_a_prefix() {
             "0.0.0.9: 250 ports in 10s, more than 100",
         ),
         (
-            KeyKind::Src(24),
+            KeyKind::Src(weir_measure::Prefix::of(24)),
             Figure::Contacts,
             "0.0.0.0/24: 250 contacts in 10s, more than 100",
         ),

@@ -200,9 +200,8 @@ fn json_has_the_promised_keys_in_their_order() {
             .keys()
             .map(String::as_str)
             .collect();
-        let promised =
-            "type start end window received passed filtered denied dropped bytes flows top";
-        assert_eq!(keys[..12].join(" "), promised);
+        let promised = "type start end window received passed filtered denied dropped bytes broadcast multicast flows top";
+        assert_eq!(keys[..14].join(" "), promised);
         assert_eq!(
             (&object["window"], &object["denied"], &object["dropped"]),
             (&Value::Null, &json!(0), &json!({}))

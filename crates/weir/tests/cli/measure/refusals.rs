@@ -35,7 +35,32 @@ pub(super) fn assert_refused(arguments: &[&str], words: &[&str]) {
 fn combinations_that_make_no_sense_are_refused() {
     let temp = Temp::new();
     let file = temp.file("ten.pcap", &small_pcap(10));
-    let cases: [(&[&str], &[&str]); 13] = [
+    let cases: [(&[&str], &[&str]); 20] = [
+        (
+            &["--key", "5tuple,interface"],
+            &["the key src,dst,sport,dport,interface has 14 bytes too many"],
+        ),
+        (&["--key", "src,src"], &["names a field twice"]),
+        (
+            &["--sketch", "rs", "--key", "host"],
+            &["--sketch rs cannot have --key host"],
+        ),
+        (
+            &["--sketch", "rs", "--key", "vlan"],
+            &["--sketch rs cannot have --key vlan"],
+        ),
+        (
+            &["--sketch", "rs-set", "--key", "mac"],
+            &["--sketch rs-set cannot have --key mac"],
+        ),
+        (
+            &["--by", "peers", "--key", "host"],
+            &["--key host", "use the key src or dst"],
+        ),
+        (
+            &["--by", "ports", "--key", "src,vlan"],
+            &["--key src,vlan", "use the key src or dst"],
+        ),
         (
             &["--state", "shared"],
             &[

@@ -47,8 +47,9 @@ public final class MeasureOptions {
     private long seed;
 
     /**
-     * Adds a key to count by, with a table of its own: {@code 5tuple}, {@code conversation}, {@code pair}, {@code src}, {@code dst},
-     * {@code sport}, {@code dport}, {@code proto}, or a prefix such as {@code src/24}. Without any key, 5-tuples are counted.
+     * Adds a key to count by, with a table of its own: {@code 5tuple}, {@code conversation}, {@code src}, {@code dst}, {@code host},
+     * {@code dport}, {@code service}, {@code vlan} and others of {@code weir help keys}, a prefix such as {@code src/24}, or fields with
+     * commas such as {@code src,dport}. Without any key, 5-tuples are counted.
      */
     public MeasureOptions key(String key) {
         keys.add(key);

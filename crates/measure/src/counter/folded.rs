@@ -1,0 +1,158 @@
+//! Tables of keys with two sides: both are counted apart, and answers add them up.
+//!
+//! ```text
+//! take the M largest sides; their keys are the candidates
+//! add up all sides of the candidates
+//! no other key has more than twice the largest side outside, so that the list is right
+//!   if its last row has as much; else try again with a larger M
+//! ```
+
+use super::{Answers, Counter, Hash};
+use crate::KeyKind;
+use crate::answer::{Bound, BoundKind, Estimate, Keys, Missing, Row, Sides, Table};
+use std::collections::HashMap;
+use weir_packet::flow::FlowKey;
+use weir_sketch::{Counts, Weigh};
+use zerocopy::IntoBytes;
+
+/// Most sides whose keys are candidates. With too few candidates the order is uncertain, within [`Missing::at_most`].
+const MOST: usize = 1 << 16;
+
+impl Counter {
+    /// Returns the largest `rows` keys of a kind with sides.
+    ///
+    /// **Cost**: reads all keys, nearly always once; allocates room for at most [`MOST`] sides.
+    pub fn folded(
+        &self,
+        kind: KeyKind,
+        by: Weigh,
+        rows: usize,
+        hash: impl Fn(&FlowKey) -> u64,
+    ) -> Table {
+        let mut candidates = rows.saturating_mul(8).clamp(256, MOST);
+        loop {
+            let folding = Folding {
+                table: self.settled(),
+                kind,
+                by,
+                hash: &hash,
+            };
+            let table = folding.table(rows, candidates);
+            let last = table.rows.last().filter(|_| table.rows.len() == rows);
+            let is_right = last.is_some_and(|row| row.bound.lower >= table.missing.at_most);
+            if is_right || table.missing.at_most == 0 || candidates >= MOST {
+                return table;
+            }
+            candidates = candidates.saturating_mul(8).min(MOST);
+        }
+    }
+}
+
+struct Folding<'a> {
+    table: &'a dyn Answers,
+    kind: KeyKind,
+    by: Weigh,
+    hash: Hash<'a>,
+}
+
+/// Both sides of a key, as far as the table has them: the sending side first.
+type Both = [Option<Row>; 2];
+
+impl Folding<'_> {
+    fn table(&self, rows: usize, candidates: usize) -> Table {
+        let listed = self.table.table(self.by, candidates, None, self.hash);
+        let outside = listed.missing.at_most.saturating_mul(2);
+        let sides = listed.rows.iter();
+        let mut keys: HashMap<FlowKey, Both> = sides
+            .map(|row| (self.kind.whole(&row.key).0, [None; 2]))
+            .collect();
+        let mut count = 0;
+        self.table.each(self.by, self.hash, &mut |row| {
+            let (whole, receives) = self.kind.whole(&row.key);
+            // A key is counted with its sending side, if the table has it.
+            count += u64::from(!receives || !self.table.has(&whole, (self.hash)(&whole)));
+            if let Some(both) = keys.get_mut(&whole) {
+                both[usize::from(receives)] = Some(row);
+            }
+        });
+        let mut all: Vec<Row> = keys
+            .into_iter()
+            .map(|(key, both)| self.sum(key, both))
+            .collect();
+        all.sort_unstable_by(|a, b| {
+            let figures = b.counts.by(self.by).cmp(&a.counts.by(self.by));
+            figures.then_with(|| a.key.as_bytes().cmp(b.key.as_bytes()))
+        });
+        let others = all.split_off(rows.min(all.len()));
+        let at_most = others
+            .iter()
+            .map(|row| row.bound.upper)
+            .fold(outside, u64::max);
+        let sides = listed.rows.iter().map(|row| row.counts);
+        let whole = sides.fold(listed.missing.counts, plus);
+        let counts = all.iter().fold(whole, |rest, row| Counts {
+            packets: rest.packets.saturating_sub(row.counts.packets),
+            bytes: rest.bytes.saturating_sub(row.counts.bytes),
+        });
+        let keys = count.saturating_sub(all.len() as u64);
+        Table {
+            rows: all,
+            missing: Missing {
+                at_most,
+                kind: listed.missing.kind,
+                keys: match self.table.has_all() {
+                    true => Keys::About(Estimate::exact(keys)),
+                    false => Keys::AtLeast(keys),
+                },
+                counts,
+            },
+            ..listed
+        }
+    }
+
+    /// Returns the row of a key.
+    fn sum(&self, key: FlowKey, both: Both) -> Row {
+        let receiving = self.kind.receiving(&key);
+        let ends = [key, receiving];
+        // A conversation of an end with itself has one side.
+        let is_one = key == receiving;
+        let [tx, rx] = both.map(|row| row.map_or(Counts::default(), |row| row.counts));
+        let mut sum = Row {
+            key,
+            counts: plus(tx, rx),
+            bound: NOTHING,
+            companion: NOTHING,
+            sides: Some(Sides { tx, rx }),
+        };
+        for (end, row) in ends.iter().zip(both).take(if is_one { 1 } else { 2 }) {
+            let (bound, companion) = match row {
+                Some(row) => (row.bound, row.companion),
+                None => {
+                    let hash = (self.hash)(end);
+                    let figure = self.table.figure(end, hash, self.by);
+                    let bound = Bound {
+                        lower: 0,
+                        ..figure.bound
+                    };
+                    (bound, self.table.absent(end, hash, self.by))
+                }
+            };
+            sum.bound = sum.bound.and(bound);
+            sum.companion = sum.companion.and(companion);
+        }
+        sum
+    }
+}
+
+const NOTHING: Bound = Bound {
+    kind: BoundKind::Exact,
+    lower: 0,
+    upper: 0,
+};
+
+fn plus(a: Counts, b: Counts) -> Counts {
+    Counts {
+        packets: a.packets.saturating_add(b.packets),
+        bytes: a.bytes.saturating_add(b.bytes),
+    }
+}
