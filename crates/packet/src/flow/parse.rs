@@ -316,21 +316,25 @@ pub struct Usual {
 }
 
 impl Usual {
-    /// The result of [`Parser::key_and_hash`], or `None` for a frame that needs the parser itself.
+    /// The result of [`Parser::key_and_hash`], and whether the frame is for a [group](Parser::group) of stations; `None` for a frame
+    /// that needs the parser itself.
     ///
     /// **Cost**: less than the key and then its hash, because the words of the key are hashed before they are stored. No call.
     #[inline(always)]
-    pub fn key_and_hash(self, data: &[u8], hasher: &Hasher, key: &mut FlowKey) -> Option<u64> {
+    pub fn key_and_hash(
+        self,
+        data: &[u8],
+        hasher: &Hasher,
+        key: &mut FlowKey,
+    ) -> Option<(u64, bool)> {
         let short = short(data)?;
         if self.inner && short.is_tunnel(self.has_more) {
             return None;
         }
         *key = short.key();
-        Some(
-            hasher
-                .short()
-                .hash(short.src, short.dst, short.ports, short.meta),
-        )
+        let hasher = hasher.short();
+        let hash = hasher.hash(short.src, short.dst, short.ports, short.meta);
+        Some((hash, short.is_for_group))
     }
 }
 
@@ -377,12 +381,14 @@ fn plain(data: &[u8], key: &mut FlowKey) -> bool {
     true
 }
 
-/// Contents of the key of an IPv4 packet with ports, as the words that are hashed.
+/// Contents of the key of an IPv4 packet with ports, as the words that are hashed, and the group bit of its frame.
 struct Short {
     src: u32,
     dst: u32,
     ports: u32,
     meta: u32,
+    /// The group bit of the destination.
+    is_for_group: bool,
 }
 
 /// Reads an untagged Ethernet frame with IPv4 without options, no later fragment, and a protocol with ports.
@@ -400,6 +406,7 @@ fn short(data: &[u8]) -> Option<Short> {
         dst: u32::from_le_bytes(word(30)),
         ports: ports(word(34)),
         meta: meta(4, head[23]),
+        is_for_group: head[0] & 1 == 1,
     })
 }
 

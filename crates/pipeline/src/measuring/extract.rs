@@ -340,16 +340,20 @@ impl Extract {
             None => plan.select.kept(&plan.filter, frames) & all & !late,
         };
         let begin = self.ready.len;
+        let mut for_groups = 0;
         for (i, (frames, times)) in frames.chunks(T::FEW).zip(times.chunks(T::FEW)).enumerate() {
             let first = self.ready.len;
-            self.observe(plan, frames, times, kept >> (i * T::FEW));
+            for_groups |= self.observe(plan, frames, times, kept >> (i * T::FEW)) << (i * T::FEW);
             taker.ahead(&self.ready.packets()[first..]);
         }
         let ways = self.ways(&current.layout, frames, kept, begin);
         if self.needs_facts || !self.ready.facts.is_empty() {
             self.note_facts(&Beside::of(piece, records), plan, frames, kept, begin);
         }
-        let (broadcast, multicast) = groups(plan, frames, kept);
+        let (broadcast, multicast) = match for_groups {
+            0 => (0, 0),
+            some => groups(plan, frames, some),
+        };
         let times = &times[..records.len()];
         // A time that is not the packet's own hides whether its timestamp is beyond the range.
         let hides = jumps | late != 0;
@@ -515,8 +519,14 @@ impl Extract {
     }
 
     /// Makes observations of the frames in the mask `kept`. Frames that need the whole parser come last, because a loop without a
-    /// call keeps its variables in registers.
-    fn observe(&mut self, plan: &StagesPlan, frames: &[Frame<'_>], times: &[i64], kept: u64) {
+    /// call keeps its variables in registers. Returns the mask of the observed frames that are for a group of stations.
+    fn observe(
+        &mut self,
+        plan: &StagesPlan,
+        frames: &[Frame<'_>],
+        times: &[i64],
+        kept: u64,
+    ) -> u64 {
         let Self {
             ready: Batch { packets, len, .. },
             hasher,
@@ -524,7 +534,7 @@ impl Extract {
             ..
         } = self;
         let Some(&Frame { interface, .. }) = frames.first() else {
-            return;
+            return 0;
         };
         let most = Most {
             usual: plan.parsers[interface as usize]
@@ -536,25 +546,30 @@ impl Extract {
         let kept = kept & all;
         let room = &mut packets[*len..][..kept.count_ones() as usize];
         *len += room.len();
-        let mut others = 0u64;
+        // Bits of `Most::OTHER` and `Most::GROUP` of all frames.
+        let mut found = 0u64;
         let both = frames.iter().zip(times).enumerate();
         if kept == all {
             for ((i, (frame, &time)), packet) in both.zip(&mut *room) {
-                others |= u64::from(!most.observe(frame, time, hasher, packet)) << i;
+                found |= most.observe(frame, time, hasher, packet) << i;
             }
         } else {
             for ((i, (frame, &time)), packet) in
                 both.filter(|(i, _)| kept >> i & 1 == 1).zip(&mut *room)
             {
-                others |= u64::from(!most.observe(frame, time, hasher, packet)) << i;
+                found |= most.observe(frame, time, hasher, packet) << i;
             }
         }
+        let mut others = found & u64::from(u32::MAX);
+        let mut for_groups = found >> CHUNK;
         while others != 0 {
             let i = others.trailing_zeros();
             others &= others - 1;
             let before = kept & !(u64::MAX << i);
             let (frame, packet) = (&frames[i as usize], &mut room[before.count_ones() as usize]);
             let parser = plan.parsers[frame.interface as usize].as_ref();
+            let is_for_group = parser.is_some_and(|it| it.group(frame.data) != Group::One);
+            for_groups |= u64::from(is_for_group) << i;
             let found =
                 parser.map(|parser| parser.key_and_hash(frame.data, hasher, &mut packet.flow));
             if let Some(Ok(hash)) = found {
@@ -577,6 +592,7 @@ impl Extract {
                 }
             }
         }
+        for_groups
     }
 }
 
@@ -586,8 +602,16 @@ struct Most {
     interface: u32,
 }
 
+// Both masks of a chunk are in one word.
+const _: () = assert!(CHUNK == 32);
+
 impl Most {
-    /// Makes an observation of a frame. Returns `false` if the flow key and the hash are still missing.
+    /// The flow key and the hash of a frame are still missing.
+    const OTHER: u64 = 1;
+    /// The frame is for a group of stations.
+    const GROUP: u64 = 1 << CHUNK;
+
+    /// Makes an observation of a frame. Returns what there is to say of it: [`Self::OTHER`], [`Self::GROUP`] or 0.
     #[inline(always)]
     fn observe(
         &self,
@@ -595,42 +619,27 @@ impl Most {
         time: i64,
         hasher: &Hasher,
         packet: &mut Observation,
-    ) -> bool {
+    ) -> u64 {
         packet.arrived(Kind::Flow, frame.wire_len, time);
         let usual = self.usual.filter(|_| frame.interface == self.interface);
-        let hash = usual.and_then(|usual| usual.key_and_hash(frame.data, hasher, &mut packet.flow));
-        packet.hash = hash.unwrap_or(0);
-        hash.is_some()
+        let found = usual.and_then(|it| it.key_and_hash(frame.data, hasher, &mut packet.flow));
+        let (hash, note) = match found {
+            Some((hash, is_for_group)) => (hash, u64::from(is_for_group) * Self::GROUP),
+            None => (0, Self::OTHER),
+        };
+        packet.hash = hash;
+        note
     }
 }
 
-/// Returns the masks of the frames in `kept` that are for all stations, and for some stations.
-#[inline(always)]
-fn groups(plan: &StagesPlan, frames: &[Frame<'_>], kept: u64) -> (u64, u64) {
-    let Some(&Frame { interface, .. }) = frames.first() else {
-        return (0, 0);
-    };
-    let parser = plan.parsers[interface as usize].as_ref();
-    let is_ethernet = parser.is_some_and(Parser::is_ethernet);
-    let mut maybe = 0u64;
-    for (i, frame) in frames.iter().enumerate() {
-        let first = frame.data.first().map_or(0, |first| first & 1);
-        let is_for_one = is_ethernet & (frame.interface == interface) & (first == 0);
-        maybe |= u64::from(!is_for_one) << i;
-    }
-    match maybe & kept {
-        0 => (0, 0),
-        maybe => groups_of(plan, frames, maybe),
-    }
-}
-
+/// Returns the masks of the frames in `some` that are for all stations, and for some stations.
 #[cold]
-fn groups_of(plan: &StagesPlan, frames: &[Frame<'_>], maybe: u64) -> (u64, u64) {
+fn groups(plan: &StagesPlan, frames: &[Frame<'_>], some: u64) -> (u64, u64) {
     let (mut broadcast, mut multicast) = (0, 0);
     for (i, frame) in frames
         .iter()
         .enumerate()
-        .filter(|(i, _)| maybe >> i & 1 == 1)
+        .filter(|(i, _)| some >> i & 1 == 1)
     {
         let parser = plan.parsers[frame.interface as usize].as_ref();
         match parser.map(|parser| parser.group(frame.data)) {
