@@ -1,7 +1,7 @@
 //! "Did you mean": the known word nearest to an unknown word.
 
-/// The candidate that is nearest to `word`, if one is near: at most a third of its letters are other ones, or it begins with
-/// the word. Of those that begin alike the one with the fewest other letters, and of equals the first.
+/// The candidate that is nearest to `word`, if one is near: at most a third of its letters are different, or it begins with the
+/// word. Of candidates that begin with the word, the shortest is nearest; of equal candidates, the first.
 pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let lower = word.to_lowercase();
     let letters = lower.chars().count();

@@ -11,7 +11,7 @@ use etherparse::err::ipv6_exts::HeaderError;
 use etherparse::err::packet::SliceError;
 use etherparse::{LaxLinkExtSlice, LaxNetSlice, LaxSlicedPacket};
 use weir_packet::LinkType;
-use weir_packet::flow::{FlowKey, Hasher, Keep, NoKey, Parser};
+use weir_packet::flow::{FlowKey, Group, Hasher, Keep, NoKey, Parser};
 
 /// Link types that have keys.
 pub const LINKS: [u16; 26] = [
@@ -315,11 +315,12 @@ pub fn properties(link: LinkType, data: &[u8], cut: usize) {
         let hash = parser.key_and_hash(data, &hasher, &mut into);
         assert_eq!(hash, key.map(|key| hasher.plain(&key)));
         assert!(hash.is_err() || Ok(into) == key, "{into:?}, {key:?}");
-        if let Some(usual) = parser
+        if let Some((usual, is_for_group)) = parser
             .usual()
             .and_then(|usual| usual.key_and_hash(data, &hasher, &mut into))
         {
             assert_eq!((Ok(usual), Ok(into)), (hash, key));
+            assert_eq!(is_for_group, parser.group(data) != Group::One);
         }
     }
     let shorter = &data[..cut.min(data.len())];
