@@ -36,7 +36,7 @@ pub struct Bound {
 
 impl Bound {
     /// Returns the bound of the sum of two figures.
-    pub(crate) fn and(self, other: Self) -> Self {
+    pub fn and(self, other: Self) -> Self {
         use BoundKind::{Deterministic, Exact, None, Probabilistic};
         let kind = match (self.kind, other.kind) {
             (None, _) | (_, None) => None,
@@ -240,6 +240,32 @@ pub struct Change {
 }
 
 impl Change {
+    /// Returns the change of a key: its figure and the bound of it, before and after.
+    pub fn between(key: FlowKey, before: (u64, Bound), after: (u64, Bound)) -> Self {
+        let kind = match before.1.kind {
+            BoundKind::Exact => after.1.kind,
+            kind => kind,
+        };
+        Self {
+            key,
+            before: before.0,
+            after: after.0,
+            lower: difference(after.1.lower, before.1.upper),
+            upper: difference(after.1.upper, before.1.lower),
+            kind,
+        }
+    }
+
+    /// Returns a word on the change: `new`, `gone`, `grown` or `shrunk`.
+    pub fn status(&self) -> &'static str {
+        match (self.before, self.after) {
+            (0, _) => "new",
+            (_, 0) => "gone",
+            (before, after) if before < after => "grown",
+            _ => "shrunk",
+        }
+    }
+
     /// Returns the estimate of the change.
     pub fn delta(&self) -> i64 {
         difference(self.after, self.before)
@@ -248,7 +274,7 @@ impl Change {
 
 /// Returns the `rows` largest changes, by their amount, equal ones in the order of their keys' bytes. Keys with the same figure
 /// in both windows are left out.
-pub(crate) fn largest_changes(mut all: Vec<Change>, rows: usize) -> Vec<Change> {
+pub fn largest_changes(mut all: Vec<Change>, rows: usize) -> Vec<Change> {
     all.retain(|change| change.delta() != 0);
     all.sort_unstable_by(|a, b| {
         b.delta()

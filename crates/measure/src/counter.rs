@@ -14,7 +14,7 @@ mod simple;
 
 pub use shared::SharedTables;
 
-use crate::answer::{Bound, BoundKind, Change, Estimate, Row, Table, difference, largest_changes};
+use crate::answer::{Bound, BoundKind, Change, Estimate, Row, Table, largest_changes};
 use crate::part::{Count, Fill, Part};
 use crate::{Config, Error, KeyKind, Observation};
 use cms::{NamedCms, SharedNamedCms};
@@ -505,21 +505,7 @@ impl Counter {
                     .fold(figure(&key), |sum, other| sum.and(figure(other)))
             };
             let (then, now) = (figure(before), figure(after));
-            let kind = if then.bound.kind == BoundKind::Exact {
-                now.bound.kind
-            } else {
-                then.bound.kind
-            };
-            let lower = difference(now.bound.lower, then.bound.upper);
-            let upper = difference(now.bound.upper, then.bound.lower);
-            Change {
-                key,
-                before: then.value,
-                after: now.value,
-                lower,
-                upper,
-                kind,
-            }
+            Change::between(key, (then.value, then.bound), (now.value, now.bound))
         };
         largest_changes(keys.into_iter().map(change).collect(), rows)
     }

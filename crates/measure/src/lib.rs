@@ -12,6 +12,7 @@ pub mod health;
 mod key;
 mod observation;
 mod part;
+mod rate;
 mod service;
 mod spread;
 mod state;
@@ -21,12 +22,13 @@ mod windows;
 pub use aggregate::{Aggregate, Spares};
 pub use answer::{
     Bound, BoundKind, Change, Estimate, Keys, Missing, Row, Sample, Sides, SpreadTable, Spreader,
-    Table, Window,
+    Table, Window, largest_changes,
 };
 pub use by::{By, Unfit};
 pub use counter::{SharedTables, Sketch};
 pub use key::{Field, Fields, KeyKind, NoSuchKey, Prefix, Unpacked, app_name, mac_of};
 pub use observation::{Kind, Observation};
+pub use rate::{bits_per_second, per_second};
 pub use service::service_name;
 pub use state::State;
 pub use tally::{Arrivals, Keyless, SIZE_CLASSES, Sizes, Tally, size_class};

@@ -300,6 +300,16 @@ impl State {
         self.tables.iter().map(|(kind, _)| *kind).chain(spreads)
     }
 
+    /// Returns the kinds of key of the tables that weigh packets, in their order.
+    pub fn weighed(&self) -> impl Iterator<Item = KeyKind> {
+        self.tables.iter().map(|(kind, _)| *kind)
+    }
+
+    /// Returns the weight of a packet in these tables.
+    pub fn weigh(&self) -> Weigh {
+        self.by
+    }
+
     /// Returns the `rows` keys of table `i` with the most distinct elements.
     ///
     /// **Panics**: the tables weigh packets.

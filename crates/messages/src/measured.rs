@@ -8,7 +8,7 @@ pub use keys::{address, further_parts, port_of, proto_name};
 use crate::health;
 use crate::numbers::{grouped, packets};
 use columns::{Chosen, Figures, RowOf};
-use keys::key_json;
+pub(crate) use keys::key_json;
 use serde_json::{Map, Value, json};
 use weir_engine::firewall::remote::fates;
 use weir_engine::ledger::Ledger;
@@ -16,7 +16,7 @@ use weir_engine::name::Name;
 use weir_io::{Input, Kind};
 use weir_measure::{
     Arrivals, Bound, BoundKind, By, Change, Counts, Estimate, KeyKind, Keyless, Keys, Missing, Row,
-    SIZE_CLASSES, SpreadTable, State, Table, Tally, Weigh, Window,
+    SIZE_CLASSES, SpreadTable, State, Table, Tally, Weigh, Window, bits_per_second,
 };
 use weir_packet::time::{Digits, Shape, Stamp};
 use weir_pipeline::measuring::Finished;
@@ -316,21 +316,21 @@ pub struct Ways {
     pub rx: Counts,
     /// Outgoing packets.
     pub tx: Counts,
-    /// Covered time, s; 0 if it is not known.
-    seconds: f64,
+    /// Covered time, ns; 0 if it is not known.
+    time_ns: u64,
 }
 
 impl Ways {
     /// The directions of the packets of a window; `None` if no packet has one.
     pub fn of(window: &Window<'_>) -> Option<Self> {
         let Arrivals { rx, tx, .. } = window.arrivals;
-        let seconds = columns::time_of(window).map_or(0.0, |time| time.as_secs_f64());
-        (rx.packets + tx.packets > 0).then_some(Self { rx, tx, seconds })
+        let time_ns = window.time_ns().unwrap_or(0);
+        (rx.packets + tx.packets > 0).then_some(Self { rx, tx, time_ns })
     }
 
     /// Bits per second of the frames without FCS, if the time is known.
     pub fn rate(&self, of: &Counts) -> Option<f64> {
-        (self.seconds > 0.0).then(|| of.bytes as f64 * 8.0 / self.seconds)
+        bits_per_second(of.bytes, self.time_ns)
     }
 
     /// Share of a link of `speed` bit/s, from 0 to 1.
@@ -339,7 +339,7 @@ impl Ways {
     }
 }
 
-fn counts_json(counts: &Counts) -> Value {
+pub(crate) fn counts_json(counts: &Counts) -> Value {
     json!({ "packets": counts.packets, "bytes": counts.bytes })
 }
 
@@ -513,7 +513,7 @@ fn keys_json(keys: &Keys) -> Value {
     }
 }
 
-fn dropped(arrivals: &Arrivals, place: Option<&str>) -> Value {
+pub(crate) fn dropped(arrivals: &Arrivals, place: Option<&str>) -> Value {
     let mut causes = Map::new();
     if arrivals.late > 0 {
         causes.insert("late".to_owned(), arrivals.late.into());
@@ -556,7 +556,7 @@ pub fn keyless_reasons(keyless: &Keyless) -> [(&'static str, u64); 4] {
     ]
 }
 
-fn keyless_json(keyless: &Keyless) -> Value {
+pub(crate) fn keyless_json(keyless: &Keyless) -> Value {
     let names = ["not_ip", "truncated", "malformed", "link_type"];
     let counts = keyless_reasons(keyless).map(|(_, packets)| packets);
     let some = names.iter().zip(counts).filter(|(_, packets)| *packets > 0);
@@ -566,7 +566,7 @@ fn keyless_json(keyless: &Keyless) -> Value {
     )
 }
 
-fn kind_name(kind: BoundKind) -> &'static str {
+pub(crate) fn kind_name(kind: BoundKind) -> &'static str {
     match kind {
         BoundKind::Exact => "exact",
         BoundKind::Deterministic => "deterministic",
@@ -575,7 +575,7 @@ fn kind_name(kind: BoundKind) -> &'static str {
     }
 }
 
-fn bound_json(bound: &Bound) -> Value {
+pub(crate) fn bound_json(bound: &Bound) -> Value {
     let mut object =
         json!({ "kind": kind_name(bound.kind), "lower": bound.lower, "upper": bound.upper });
     if let BoundKind::Probabilistic { confidence } = bound.kind {
@@ -584,22 +584,12 @@ fn bound_json(bound: &Bound) -> Value {
     object
 }
 
-/// Word on a change.
-fn status(change: &Change) -> &'static str {
-    match (change.before, change.after) {
-        (0, _) => "new",
-        (_, 0) => "gone",
-        (before, after) if before < after => "grown",
-        _ => "shrunk",
-    }
-}
-
-fn change_json(kind: KeyKind, change: &Change) -> Value {
+pub(crate) fn change_json(kind: KeyKind, change: &Change) -> Value {
     let mut object = key_json(kind, &change.key);
     object.insert("before".to_owned(), change.before.into());
     object.insert("after".to_owned(), change.after.into());
     object.insert("change".to_owned(), change.delta().into());
-    object.insert("status".to_owned(), status(change).into());
+    object.insert("status".to_owned(), change.status().into());
     let bound =
         json!({ "kind": kind_name(change.kind), "lower": change.lower, "upper": change.upper });
     object.insert("bound".to_owned(), bound);

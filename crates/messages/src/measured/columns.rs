@@ -8,8 +8,9 @@ use super::{Answers, bound_json, stamp};
 use crate::rows::{Form, RowWriter, heading};
 use crate::{Refusal, refusal, refuse};
 use serde_json::{Map, Value, json};
-use std::time::Duration;
-use weir_measure::{Bound, BoundKind, By, KeyKind, Row, Sides, Spreader, Weigh, Window};
+use weir_measure::{
+    Bound, BoundKind, By, KeyKind, Row, Sides, Spreader, Weigh, Window, bits_per_second, per_second,
+};
 use weir_packet::flow::FlowKey;
 use weir_packet::suggestions::did_you_mean;
 
@@ -146,9 +147,11 @@ impl RowOf<'_> {
     }
 
     fn rate(&self, weigh: Weigh) -> Option<f64> {
-        let seconds = time_of(self.window)?.as_secs_f64();
-        let part = self.by(weigh).filter(|_| seconds > 0.0)?;
-        Some(part as f64 / seconds)
+        per_second(self.by(weigh)?, self.window.time_ns()?)
+    }
+
+    fn bit_rate(&self) -> Option<f64> {
+        bits_per_second(self.by(Weigh::Bytes)?, self.window.time_ns()?)
     }
 
     /// Begin and end of the window; without windows the times of the first and the last packet.
@@ -161,14 +164,6 @@ impl RowOf<'_> {
         let row = self.spread().filter(|_| self.answers.by == by);
         row.map_or(Cell::None, |row| Cell::Count(row.elements))
     }
-}
-
-/// Length of the part of the window that the sources cover, or if that is not known, the time from the first packet to the
-/// last.
-pub fn time_of(window: &Window<'_>) -> Option<Duration> {
-    let times = || window.state.and_then(|state| state.tally().times());
-    let (from, to) = window.covered.or_else(times)?;
-    Some(Duration::from_nanos(to.saturating_sub(from).unsigned_abs()))
 }
 
 /// A column of figures.
@@ -252,7 +247,7 @@ columns! {
     "packets_per_s" PacketsPerSecond Fits::Weighed, "packets of the key per second of the covered part of the window"
         |row| real(row.rate(Weigh::Packets));
     "bits_per_s" BitsPerSecond Fits::Weighed, "bits of the key per second of the covered part of the window"
-        |row| real(row.rate(Weigh::Bytes).map(|bytes| bytes * 8.0));
+        |row| real(row.bit_rate());
     "peers" Elements Fits::Only(By::Peers), "distinct addresses at the other end (--by peers)"
         |row| row.elements(By::Peers);
     "ports" Elements Fits::Only(By::Ports), "distinct destination ports (--by ports)"

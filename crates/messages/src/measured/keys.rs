@@ -55,7 +55,7 @@ fn port_json(key: &FlowKey, source: bool) -> Value {
     port_of(key, source).map_or("-".into(), Value::from)
 }
 
-pub(super) fn key_json(kind: KeyKind, key: &FlowKey) -> Map<String, Value> {
+pub(crate) fn key_json(kind: KeyKind, key: &FlowKey) -> Map<String, Value> {
     let mut object = Map::new();
     let mut put = |name: &str, value: Value| drop(object.insert(name.to_owned(), value));
     let (src, dst) = (

@@ -14,9 +14,9 @@ use weir_engine::name::Name;
 use weir_engine::zone::Zone;
 use weir_measure::{
     Arrivals, Bound, BoundKind, Change, Counts, Estimate, KeyKind, Keys, Missing, Row, Sides,
-    Table, Tally, Weigh, Window,
+    Table, Tally, Weigh, Window, bits_per_second, per_second,
 };
-use weir_messages::measured::columns::{Separated, is_exact, time_of, usual};
+use weir_messages::measured::columns::{Separated, is_exact, usual};
 use weir_messages::measured::{
     Answers, Beside, Ways, address, further_parts, keyless_reasons, port_of, proto_name, size_label,
 };
@@ -201,9 +201,9 @@ impl Report {
             packets(tally.passed),
             bytes(tally.bytes)
         );
-        let time = time_of(window);
-        if let Some(time) = time {
-            let _ = write!(out, "  {}", duration(time));
+        let time_ns = window.time_ns();
+        if let Some(time_ns) = time_ns {
+            let _ = write!(out, "  {}", duration(Duration::from_nanos(time_ns)));
         }
         let loss = loss(&window.arrivals, self.answers.place, otherwise);
         if !loss.is_empty() {
@@ -220,15 +220,16 @@ impl Report {
             return out;
         };
         let _ = writeln!(out, "        {}", how_many(&state.flows(), "flow"));
-        if let Some(seconds) = time
-            .map(|time| time.as_secs_f64())
-            .filter(|&seconds| seconds > 0.0)
-        {
+        let time_ns = time_ns.unwrap_or(0);
+        if let (Some(packets), Some(bits)) = (
+            per_second(tally.passed, time_ns),
+            bits_per_second(tally.bytes, time_ns),
+        ) {
             let _ = writeln!(
                 out,
                 "  {} packets/s, {} (frames without FCS)",
-                rate(tally.passed as f64 / seconds),
-                bit_rate(tally.bytes as f64 * 8.0 / seconds)
+                rate(packets),
+                bit_rate(bits)
             );
         }
         out.push_str(&self.ways(window));
@@ -256,7 +257,7 @@ impl Report {
                 out.push_str(&self.spread(kind, &state.spread(i, self.answers.rows)));
             } else {
                 let table = self.answers.table(state, i);
-                let columns = self.columns(kind, &table, &tally, time);
+                let columns = self.columns(kind, &table, &tally, time_ns);
                 out.push_str(&grid(&columns, output_width()));
                 out.push_str(&self.outside(&table));
             }
@@ -387,13 +388,7 @@ impl Report {
         }
     }
 
-    fn columns(
-        &self,
-        kind: KeyKind,
-        table: &Table,
-        tally: &Tally,
-        time: Option<Duration>,
-    ) -> Vec<Column> {
+    fn columns(&self, kind: KeyKind, table: &Table, tally: &Tally, time_ns: u64) -> Vec<Column> {
         let rows = &table.rows;
         let column = |title, narrow, cell: &dyn Fn(&Row) -> String| Column {
             title,
@@ -433,10 +428,8 @@ impl Report {
             percent(of(row), whole)
         }));
         if self.answers.by_rate {
-            let seconds = time.map_or(0.0, |time| time.as_secs_f64());
-            columns.push(column("rate", Narrow::Stays, &|row| match seconds > 0.0 {
-                true => bit_rate(row.counts.bytes as f64 * 8.0 / seconds),
-                false => "-".to_owned(),
+            columns.push(column("rate", Narrow::Stays, &|row| {
+                bits_per_second(row.counts.bytes, time_ns).map_or("-".to_owned(), bit_rate)
             }));
         }
         if kind.has_sides() {
