@@ -26,6 +26,7 @@ pub mod rows;
 pub mod sets;
 pub mod sources;
 pub mod twice;
+pub mod view;
 
 /// Reason why a source, an output or a setting is refused, as a line for people. Nothing was opened or processed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

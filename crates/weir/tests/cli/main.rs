@@ -54,5 +54,6 @@ mod support;
 mod taken_up;
 mod terminal;
 mod times;
+mod view;
 mod walls;
 mod wrong_lines;
