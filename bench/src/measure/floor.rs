@@ -45,6 +45,7 @@ impl Visit for Parts {
             };
             let hash =
                 usual.and_then(|usual| usual.key_and_hash(frame.data, hasher, &mut item.key));
+            let hash = hash.map(|(hash, _)| hash);
             let hash = hash.or_else(|| parser.key_and_hash(frame.data, hasher, &mut item.key).ok());
             if let Some(hash) = hash {
                 item.hash = hash;

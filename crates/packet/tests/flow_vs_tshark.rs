@@ -204,6 +204,9 @@ fn compare(tally: &mut Tally, frames: &[(LinkType, Vec<u8>)]) {
     }
 }
 
+const FABRIC_PATH: &str =
+    "tshark takes the last four bytes of a frame in FabricPath for its check sequence";
+
 /// The reason for an intended difference from tshark's answer.
 fn intended(
     link: LinkType,
@@ -220,7 +223,7 @@ fn intended(
         (None, Some(_)) if link == LinkType::IEEE802_11 && at(22) & 15 != 0 => {
             Some("a later fragment of 802.11 begins with no header")
         }
-        (None, Some(_)) if ether([0x89, 3]) => Some("Cisco FabricPath is not opened"),
+        (Some(_), _) if ether([0x89, 3]) => Some(FABRIC_PATH),
         (Some(_), Some(Seen { ports: None, .. }))
             if ether([0x86, 0xdd]) && (at(18), at(19)) == (0, 0) =>
         {
@@ -326,7 +329,7 @@ fn intended_offset(
         .map_or(255, |key| key.proto);
     let known = [1, 2, 6, 17, 58, 132];
     if data.get(12..14) == Some(&[0x89, 3]) {
-        return Some("Cisco FabricPath is not opened");
+        return Some(FABRIC_PATH);
     }
     if link == LinkType::IEEE802_11 && at(22) & 15 != 0 && ours == Offsets::NONE {
         return Some("a later fragment of 802.11 begins with no header");

@@ -184,6 +184,7 @@ fn ethertype_name(value: u16) -> String {
         0x8848 => "mpls-multicast",
         0x8863 => "pppoe-discovery",
         0x8864 => "pppoe",
+        0x8903 => "fabricpath",
         0x888e => "eapol",
         0x88a2 => "aoe",
         0x88cc => "lldp",

@@ -188,6 +188,8 @@ pub(crate) fn step(layer: Layer, data: &[u8]) -> Result<(Layer, usize), NoKey> {
         Layer::Type(0x8100 | 0x88a8 | 0x9100) => (type_or_length(be16(data, 2)?)?, 4),
         Layer::Type(0x8847 | 0x8848) => (Layer::Mpls, 0),
         Layer::Type(0x8864) => (Layer::PppoeSession, 0),
+        // FabricPath: a forwarding tag and the time to live, then a whole frame.
+        Layer::Type(0x8903) => (Layer::Ethernet, 2),
         Layer::Type(_) => return Err(NoKey::NotIp),
         Layer::Llc => {
             // SNAP with the OUI that announces an EtherType. If the first bytes differ, the

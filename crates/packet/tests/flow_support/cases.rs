@@ -150,6 +150,12 @@ fn links() -> Vec<Case> {
         ),
         plain("PPPoE", 1, ether_to("8864 1100 0001 0022 0021"), key),
         plain(
+            "FabricPath",
+            1,
+            ether_to("8903 0060 00005e005304 00005e005303 0800"),
+            key,
+        ),
+        plain(
             "PPPoE, IPv6",
             1,
             ether(0x8864, &behind6("1100 0001 0036 0057")),

@@ -115,12 +115,16 @@ fn intended(
         "network identifier" if protocols.contains("vxlan") || protocols.contains("geneve") => {
             Some("a header without the flag of its identifier, or of another version")
         }
+        "network identifier" if protocols.ends_with(":ip:udp:data") => {
+            Some("a VXLAN-GPE header that names no known payload")
+        }
         "label" if protocols.contains(":ip:") => Some("a label inside IP is not the frame's"),
+        "tag" if protocols.contains(":erspan:") => Some("a tag inside ERSPAN is not the frame's"),
         "EtherType" if theirs["eth.type"] == ["0x0000"] => Some("a length of zero is no type"),
         _ if link == LinkType::NFLOG && protocols == "nflog" => {
             Some("attributes tell their byte order themselves, where tshark takes the file's")
         }
-        _ if protocols.contains("cfp") => Some("Cisco FabricPath is not opened"),
+        _ if protocols.contains("cfp") => Some("tshark shows the addresses inside FabricPath"),
         _ => None,
     }
 }

@@ -282,6 +282,7 @@ fn without_ip(data: &[u8], found: Result<FlowKey, NoKey>, theirs: &LaxSlicedPack
     match unknown {
         Some(0x8847 | 0x8848) => Verdict::Intended("MPLS"),
         Some(0x8864) => Verdict::Intended("PPPoE"),
+        Some(0x8903) => Verdict::Intended("FabricPath"),
         Some(0..=0x05ff) => Verdict::Intended("802.2 SNAP"),
         Some(0x8100 | 0x88a8 | 0x9100) if theirs.link_exts.is_full() => {
             Verdict::Intended("more than three tags")

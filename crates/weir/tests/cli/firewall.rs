@@ -97,10 +97,11 @@ fn rules_count_the_packets_that_tcpdump_counts() {
     weir(["generate", &demo, "--packets", "20000"]).ok();
     let mut files: Vec<String> = vec![demo];
     files.extend(captures(test).iter().map(|path| s(path).to_owned()));
-    // Packets that tcpdump's expressions judge otherwise: lengths that contradict each other, PPPoE, IPv6 fragments.
+    // Packets that tcpdump's expressions judge otherwise: lengths that contradict each other, PPPoE, FabricPath, IPv6 fragments.
     let others = [
         "fuzz-2006-06-26-2594",
         "PPPoESession",
+        "cisco-fabric-path",
         "ppp-ipv6-tcp",
         "frag-22",
         "IPV6_invalid",

@@ -25,6 +25,7 @@ fn of_type(kind: usize, data: &[u8]) -> Option<(u32, &[u8])> {
         0x8847 if data.get(2)? & 1 == 0 => of_type(0x8847, data.get(4..)?),
         0x8847 => Some((RAW, data.get(4..)?)),
         0x8864 => of_type(0x880b, data.get(6..)?),
+        0x8903 => Some((ETHERNET, data.get(2..)?)),
         // PPP, with or without the two bytes of address and control.
         0x880b => match data {
             [0xff, 3, 0, 0x21 | 0x57, rest @ ..]

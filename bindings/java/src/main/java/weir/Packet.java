@@ -286,7 +286,7 @@ public final class Packet {
             case 0x0800 -> findIpv4(at);
             case 0x86dd -> findIpv6(at);
             // Labels and sessions, behind which IP may follow.
-            case 0x8847, 0x8848, 0x8864 -> UNKNOWN;
+            case 0x8847, 0x8848, 0x8864, 0x8903 -> UNKNOWN;
             // Lesser numbers are lengths (IEEE 802.3, clause 3.2.6).
             default -> type >= 0x0600 ? NO_IP : UNKNOWN;
         };
