@@ -1,6 +1,6 @@
 //! Health of TCP conversations: segments sent again, late, and unwanted, and times of acknowledgements.
 //!
-//! A table of fixed size holds the conversations, in [`sets`](super::sets). If a set is full, a new conversation takes the place of the
+//! A table of fixed size holds the conversations, in `sets`. If a set is full, a new conversation takes the place of the
 //! least important: conversations of one direction go first, then ended conversations, and then the conversation with the longest
 //! silence. So a flood of connection requests from random addresses displaces itself. The totals have the figures of all packets, also
 //! of displaced conversations.

@@ -277,7 +277,7 @@ impl Fields {
         room.key(PACKED | family | has << HAS)
     }
 
-    /// Returns the fields of a key that [`pack`](Self::pack) made.
+    /// Returns the fields of a key that `pack` made.
     pub fn unpack(self, key: &FlowKey) -> Unpacked {
         let (mut room, mark) = Room::of(key);
         let mut flow = FlowKey::NONE;
