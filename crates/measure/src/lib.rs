@@ -17,6 +17,7 @@ mod service;
 mod spread;
 mod state;
 mod tally;
+mod watch;
 mod windows;
 
 pub use aggregate::{Aggregate, Spares};
@@ -65,6 +66,8 @@ pub struct Config {
     /// Tables that all workers share; `None`: each worker has its own. Not every sketch can be shared: see
     /// [`Sketch::can_be_shared`].
     pub shared: Option<SharedTables>,
+    /// Whether the state also counts hosts and contacts of sources, for findings. Both take the memory of a table.
+    pub watch: bool,
 }
 
 /// A setting of the counters that can be replaced while they count.
@@ -93,6 +96,7 @@ impl Default for Config {
             seed: 0,
             local: None,
             shared: None,
+            watch: false,
         }
     }
 }

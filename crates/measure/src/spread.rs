@@ -323,13 +323,13 @@ impl Contact<FlowKey> for Side<'_> {
 
 impl Spread {
     /// Creates an empty table.
-    pub fn new(config: &Config, kind: KeyKind) -> Result<Self, Error> {
-        let fields = Fields::of(kind, config.by);
+    pub fn new(config: &Config, kind: KeyKind, by: By) -> Result<Self, Error> {
+        let fields = Fields::of(kind, by);
         Ok(Self {
             rule: Rule {
                 kind,
                 kind_has_sport: Fields::of_key(kind).sport,
-                by: config.by,
+                by,
                 fields,
                 masks: Masks::of(&fields),
             },

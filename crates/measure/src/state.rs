@@ -6,6 +6,7 @@ use crate::observation::Glance;
 use crate::part::Maker;
 use crate::spread::Spread;
 use crate::tally::Tally;
+use crate::watch::Watch;
 use crate::{By, Config, Error, KeyKind, Kind, Observation, Slot};
 use weir_memory::Request;
 use weir_packet::flow::{Facts, FlowKey, Hasher};
@@ -31,6 +32,8 @@ pub struct State {
     parts: Vec<Item<FlowKey>>,
     /// Whether frames without a flow key have keys of some kind.
     counts_frames: bool,
+    /// Counters for findings, if the settings ask for them.
+    watch: Option<Box<Watch>>,
 }
 
 impl State {
@@ -72,7 +75,7 @@ impl State {
                 .collect::<Result<_, Error>>()?,
             spreads: spread
                 .iter()
-                .map(|kind| Spread::new(config, *kind))
+                .map(|kind| Spread::new(config, *kind, config.by))
                 .collect::<Result<_, Error>>()?,
             flows: distinct()?,
             sources: distinct()?,
@@ -81,6 +84,10 @@ impl State {
             by: config.weigh(),
             parts: Vec::with_capacity(TOGETHER),
             counts_frames: config.keys.iter().any(|kind| kind.is_of_frames()),
+            watch: match config.watch {
+                true => Some(Box::new(Watch::new(config)?)),
+                false => None,
+            },
         })
     }
 
@@ -165,6 +172,9 @@ impl State {
         for spread in &mut self.spreads {
             spread.update(packets, &self.hasher);
         }
+        if let Some(watch) = &mut self.watch {
+            watch.update(packets, &self.hasher, &mut self.parts);
+        }
         if new != 0 {
             self.see(packets, new);
         }
@@ -237,6 +247,9 @@ impl State {
         for (mine, theirs) in self.spreads.iter_mut().zip(&other.spreads) {
             mine.merge(theirs)?;
         }
+        if let (Some(mine), Some(theirs)) = (&mut self.watch, &other.watch) {
+            mine.merge(theirs, &self.hasher)?;
+        }
         Ok(())
     }
 
@@ -262,6 +275,9 @@ impl State {
             distinct.clear();
         }
         self.spreads.iter_mut().for_each(Spread::clear);
+        if !self.watch.as_mut().is_none_or(|watch| watch.clear()) {
+            return false;
+        }
         self.tables.iter_mut().all(|(_, table)| table.clear())
     }
 
@@ -338,6 +354,13 @@ impl State {
             _ => None,
         };
         table.table(self.by, rows, keys, |key| self.hasher.plain(key))
+    }
+
+    /// Returns the `rows` hosts with the most packets, and the `rows` sources with the most contacts, if the settings ask for
+    /// findings.
+    pub fn watched(&self, rows: usize) -> Option<(Table, SpreadTable)> {
+        let watch = self.watch.as_ref()?;
+        Some((watch.hosts(rows, &self.hasher), watch.contacts(rows)))
     }
 
     /// Describes the tables and their memory, two lines for each table.

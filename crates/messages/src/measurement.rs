@@ -82,6 +82,8 @@ pub struct Options {
     pub timing: bool,
     /// Parts of the health of the traffic to examine.
     pub health: health::Parts,
+    /// Whether each window is searched for findings.
+    pub findings: bool,
     /// Whether files are merged by packet time; `None`: they are with windows, unless a named pipe is among them.
     pub merge: Option<bool>,
     /// Whether all packets of the files are sorted by time first.
@@ -138,6 +140,7 @@ impl Default for Options {
             inner,
             timing,
             health: health::Parts::default(),
+            findings: false,
             merge: None,
             sort: false,
             follow: false,
@@ -160,6 +163,7 @@ impl Options {
         }
         let live = is_live(sources);
         self.check_figure()?;
+        self.check_findings()?;
         self.check_keys()?;
         self.check_design(sources, live)?;
         check_cpus(&self.cpus)?;
@@ -181,6 +185,7 @@ impl Options {
             windowing: self.windowing(live)?,
             seed,
             local: self.local.clone(),
+            watch: self.findings,
         };
         Ok(Settings {
             inner: self.inner,
@@ -261,6 +266,29 @@ impl Options {
             refuse!(
                 "--state shared cannot be had with --by {by}, because workers cannot share the sample of pairs: \
                  use --state separate, which gives the same answer"
+            );
+        }
+        Ok(())
+    }
+
+    /// Refuses findings that windows or tables cannot give.
+    fn check_findings(&self) -> Result<(), Refusal> {
+        if !self.findings {
+            return Ok(());
+        }
+        let Some(window) = self.window else {
+            refuse!("--findings needs windows: add --window 1s");
+        };
+        if window < Duration::from_secs(1) {
+            refuse!(
+                "--findings cannot be had with --window {}, which is too short for rates: use --window 1s",
+                asked_time(window)
+            );
+        }
+        if self.shared {
+            refuse!(
+                "--findings cannot be had with --state shared, because workers cannot share the sample of contacts: \
+                 use --state separate"
             );
         }
         Ok(())

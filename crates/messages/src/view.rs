@@ -7,7 +7,7 @@ use crate::measured::{
 use serde_json::{Map, Value, json};
 use std::time::Duration;
 use weir_measure::{Bound, BoundKind, Counts, KeyKind, Weigh, bits_per_second, per_second};
-use weir_view::{Point, Rest, Row, Snapshot, Table, Totals};
+use weir_view::{Finding, Point, Rest, Row, Snapshot, Table, Totals};
 
 /// Returns the object of a snapshot, of type `view`. `place` is where interfaces drop packets for lack of room, if there are any.
 pub fn json(snapshot: &Snapshot, place: Option<&str>) -> Value {
@@ -23,6 +23,7 @@ pub fn json(snapshot: &Snapshot, place: Option<&str>) -> Value {
         tables,
         points,
         health: report,
+        findings,
     } = snapshot;
     let arrivals = &totals.arrivals;
     let mut object = Map::new();
@@ -65,7 +66,24 @@ pub fn json(snapshot: &Snapshot, place: Option<&str>) -> Value {
     if let Some(report) = report {
         put("health", health::json(report));
     }
+    put("findings", findings.iter().map(finding).collect());
     object.into()
+}
+
+/// Returns the object of a finding, of type `finding`. A finding has an object when it begins, and another when it has ended.
+pub fn finding(finding: &Finding) -> Value {
+    json!({
+        "number": finding.number,
+        "kind": finding.kind.name(),
+        "state": finding.state.name(),
+        "host": finding.host.map(|host| host.to_string()),
+        "begin": stamp(finding.begin_ns),
+        "last": stamp(finding.last_ns),
+        "figure": finding.figure,
+        "most": finding.most,
+        "unit": finding.kind.unit(),
+        "row": finding.row,
+    })
 }
 
 fn seconds(ns: u64) -> Value {

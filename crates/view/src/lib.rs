@@ -20,6 +20,7 @@
 //! **Memory**: at most [`View::most_memory`], whatever the traffic and the timestamps.
 #![forbid(unsafe_code)]
 
+mod findings;
 mod packed;
 mod seen;
 mod snapshot;
@@ -28,6 +29,7 @@ mod tier;
 mod varint;
 mod view;
 
+pub use findings::{Finding, Findings, Kind, QUIET_NS, State};
 pub use seen::Seen;
 pub use snapshot::{Ask, Point, Row, Snapshot, Table};
 pub use step::{Listed, Rest, Step, StepTable, Totals};

@@ -1,5 +1,6 @@
 //! Snapshots: what front ends show.
 
+use crate::findings::Finding;
 use crate::seen::{Seen, Sightings};
 use crate::step::{Listed, Rest, Step, StepTable, Totals};
 use crate::tier::Span;
@@ -63,6 +64,8 @@ pub struct Snapshot {
     pub points: Vec<Point>,
     /// Health of the last window.
     pub health: Option<health::Report>,
+    /// Findings that go on, and the latest ended findings.
+    pub findings: Vec<Finding>,
 }
 
 /// A table of a step.

@@ -1,11 +1,14 @@
 //! The view: takes windows, keeps steps, hands out snapshots.
 
+use crate::findings::{self, Findings};
 use crate::packed;
 use crate::seen::Sightings;
 use crate::snapshot::{self, Ask, Snapshot};
 use crate::step::Step;
 use crate::tier::{Span, Tier};
+use std::sync::Arc;
 use weir_measure::{Counts, KeyKind, Weigh, Window, health};
+use weir_packet::addresses::Addresses;
 
 /// Limits of a view.
 #[derive(Clone, Debug)]
@@ -14,6 +17,8 @@ pub struct Settings {
     pub rows: usize,
     /// Most kinds of key. A measurement may change its keys; the tables of further kinds are left out.
     pub kinds: usize,
+    /// Networks whose new hosts are findings; `None`: private and link-local networks.
+    pub local: Option<Arc<Addresses>>,
 }
 
 impl Default for Settings {
@@ -22,6 +27,7 @@ impl Default for Settings {
         Self {
             rows: 200,
             kinds: 8,
+            local: None,
         }
     }
 }
@@ -43,6 +49,7 @@ pub struct View {
     /// Packets of windows without a time.
     untimed: Counts,
     health: Option<((i64, i64), health::Report)>,
+    findings: Findings,
 }
 
 impl View {
@@ -50,6 +57,7 @@ impl View {
     pub fn new(settings: Settings) -> Self {
         let limits = (settings.rows, settings.kinds);
         Self {
+            findings: Findings::new(settings.local.clone()),
             tiers: Span::ALL.map(|span| Tier::new(span, limits)),
             settings,
             kinds: Vec::new(),
@@ -73,6 +81,7 @@ impl View {
             self.untimed.bytes += tally.map_or(0, |tally| tally.bytes);
             return;
         }
+        self.findings.add(window);
         self.note_kinds(window);
         self.note_time(span.0);
         let kinds: Vec<_> = self.kinds.iter().map(|(kind, _)| *kind).collect();
@@ -126,11 +135,16 @@ impl View {
         });
     }
 
+    /// Returns the findings of the windows so far.
+    pub fn findings(&mut self) -> &mut Findings {
+        &mut self.findings
+    }
+
     /// Memory in use, bytes.
     pub fn memory(&self) -> usize {
         let tiers: usize = self.tiers.iter().map(Tier::memory).sum();
         let seen = self.kinds.iter().map(|(_, seen)| seen.memory());
-        size_of::<Self>() + tiers + seen.sum::<usize>()
+        size_of::<Self>() + tiers + seen.sum::<usize>() + self.findings.memory()
     }
 
     /// Largest memory with these settings, bytes:
@@ -145,7 +159,7 @@ impl View {
         let limits = (settings.rows, settings.kinds);
         let tiers = Span::ALL.map(|span| Tier::most_memory(span, limits));
         let seen = settings.kinds * (Sightings::most_memory() + size_of::<Sightings>());
-        size_of::<Self>() + tiers.iter().sum::<usize>() + seen
+        size_of::<Self>() + tiers.iter().sum::<usize>() + seen + findings::MOST_MEMORY
     }
 
     /// Most bytes of a row in a complete step.
@@ -179,6 +193,7 @@ impl View {
             tables: tables.collect(),
             points: tier.points(place, ask.points),
             health: health.map(|(_, report)| report.clone()),
+            findings: self.findings.current(),
             totals: step.totals,
         })
     }

@@ -17,7 +17,7 @@ use crate::outcome::{
     written_words,
 };
 use crate::outputs::{self, About, Maker};
-use crate::programs::Programs;
+use crate::programs::{Flag, Programs};
 use crate::progress::Ticker;
 use crate::show::Show;
 use crate::sources::{self, Takes};
@@ -30,7 +30,7 @@ use printer::Printer;
 use report::Report;
 use std::io::{self, IsTerminal};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use weir_engine::capture::namespaced::namespace_of;
 use weir_engine::event::{Event, On};
@@ -46,6 +46,7 @@ use weir_measure::health::Parts;
 use weir_measure::{By, Sketch, Window};
 use weir_messages::Refusal;
 use weir_messages::captures::interface;
+use weir_messages::json::line;
 use weir_messages::measured::{Beside, LeftOut, time_lines, total};
 use weir_messages::measurement::{Options, check_queues, no_sketch, snaplen};
 use weir_messages::rows::Form;
@@ -53,6 +54,7 @@ use weir_packet::addresses::Addresses;
 use weir_pipeline::measuring::timing::percentiles;
 use weir_pipeline::measuring::{Design, Distribute, Finished};
 use weir_pipeline::select::Selection;
+use weir_view::{Finding, View};
 
 /// Runs the command.
 pub fn run(mut arguments: MeasureArgs) -> anyhow::Result<Outcome> {
@@ -115,6 +117,11 @@ fn run_over(arguments: &MeasureArgs, query: Option<&Arc<Query>>) -> anyhow::Resu
     };
     let walls = Walls::of_measure(arguments, &session)?;
     let programs = output.programs(&walls)?;
+    let hook = arguments.on_finding.as_ref();
+    let hook = hook
+        .map(|program| Programs::start(Flag::OnFinding, program, &walls))
+        .transpose()?
+        .map(|programs| Arc::new(Mutex::new(programs)));
     let control = arguments.remote.control.as_ref();
     let bound = ctl::bind(control, &walls)?;
     let span = arguments.times.span(arguments.utc, session.is_live())?;
@@ -171,6 +178,15 @@ fn run_over(arguments: &MeasureArgs, query: Option<&Arc<Query>>) -> anyhow::Resu
         capturing: session.is_live(),
         session,
         printer: None,
+        hook,
+        unsaid: Vec::new(),
+        lost_findings: 0,
+        view: arguments.looks_for_findings().then(|| {
+            View::new(weir_view::Settings {
+                local: options.local.clone(),
+                ..weir_view::Settings::default()
+            })
+        }),
         unprinted: LeftOut::default(),
         walls: &walls,
         absent,
@@ -220,6 +236,9 @@ fn check_form(arguments: &MeasureArgs, form: Form) -> anyhow::Result<()> {
     }
     if form.is_separated() && !arguments.health.is_empty() {
         bail!("--format {name} has one kind of row, and --health others: use --format json");
+    }
+    if form.is_separated() && arguments.looks_for_findings() {
+        bail!("--format {name} has one kind of row, and --findings others: use --format json");
     }
     let is_live = arguments
         .sources
@@ -329,6 +348,7 @@ fn options(arguments: &MeasureArgs) -> Result<Options, Refusal> {
             dns: HealthArg::Dns.is_in(&arguments.health),
             path: HealthArg::Mtu.is_in(&arguments.health),
         },
+        findings: arguments.looks_for_findings(),
         merge,
         sort: arguments.sort,
         follow: arguments.follow,
@@ -348,6 +368,13 @@ struct Command<'a> {
     capturing: bool,
     /// Thread that prints the windows of a capture.
     printer: Option<Printer>,
+    /// The recent past, whose findings are printed.
+    view: Option<View>,
+    /// The process that runs a program for findings.
+    hook: Option<Arc<Mutex<Programs>>>,
+    /// Findings to print, and the number of findings for which there was no room.
+    unsaid: Vec<Finding>,
+    lost_findings: u64,
     unprinted: LeftOut,
     walls: &'a Walls,
     /// Line about a source or a directory that does not exist; then nothing is read.
@@ -429,8 +456,13 @@ impl Command<'_> {
 
     /// Prints a window. Files wait for the print. During a capture, windows are left out if too many wait to be printed.
     fn window(&mut self, window: Window<'_>, stop: &Arc<AtomicBool>) -> io::Result<()> {
+        if let Some(view) = &mut self.view {
+            view.add(&window);
+            self.take_findings();
+        }
         if !self.capturing {
-            return print(&self.report.window(&window));
+            let text = self.report.window(&window);
+            return print(&(text + &self.findings()));
         }
         let printer = match &self.printer {
             Some(printer) => printer,
@@ -440,9 +472,55 @@ impl Command<'_> {
             }
         };
         if let Some(window) = self.unprinted.admit(window, !printer.is_full()) {
-            printer.add(self.report.window(&window));
+            let text = self.report.window(&window);
+            let findings = std::mem::take(&mut self.unsaid);
+            printer.add(text + &self.report.findings(&findings));
         }
         Ok(())
+    }
+
+    /// Takes the findings that began or ended, and has the program run for each. Standard output may be slow, and the program
+    /// does not wait for it.
+    fn take_findings(&mut self) {
+        const MOST_UNSAID: usize = 1024;
+        let findings = self
+            .view
+            .as_mut()
+            .map(|view| view.findings().take_notices());
+        for finding in findings.unwrap_or_default() {
+            if let Some(hook) = &self.hook {
+                run_for_finding(hook, &finding);
+            }
+            match self.unsaid.len() < MOST_UNSAID {
+                true => self.unsaid.push(finding),
+                false => self.lost_findings += 1,
+            }
+        }
+    }
+
+    /// Text of the findings that began or ended.
+    fn findings(&mut self) -> String {
+        let findings = std::mem::take(&mut self.unsaid);
+        self.report.findings(&findings)
+    }
+
+    /// Prints the findings that go on at the end of the measurement, and says how many were left out.
+    fn end_findings(&mut self) {
+        let Some(view) = &mut self.view else { return };
+        view.findings().finish();
+        let left_out = view.findings().left_out();
+        self.take_findings();
+        let open = self.findings();
+        if self.output.is_ok() && !open.is_empty() {
+            self.output = print(&open);
+        }
+        let lost = left_out + self.lost_findings;
+        if lost > 0 {
+            say(&format!(
+                "findings left out because there were too many at once: {}",
+                grouped(lost)
+            ));
+        }
     }
 
     /// Waits until the windows of a capture are printed. Later windows are printed at once.
@@ -474,7 +552,8 @@ impl Command<'_> {
             self.arguments.judging.rules.as_ref(),
             ended.firewall.as_ref(),
         );
-        let have_run = outputs::end_programs(programs);
+        self.end_findings();
+        let have_run = outputs::end_programs(programs) & outputs::end_programs(self.hook.as_ref());
         let total = total(finished, self.unprinted);
         let is_unread = self.show.is_unread();
         if self.output.is_ok() && (self.arguments.format.is_json() || !is_unread) {
@@ -619,6 +698,17 @@ impl Command<'_> {
             "processor time {}",
             duration(Duration::from_nanos(sys::process_cpu_ns()))
         ));
+    }
+}
+
+/// Has the program run for a finding.
+fn run_for_finding(hook: &Arc<Mutex<Programs>>, finding: &Finding) {
+    let json = line("finding", &weir_messages::view::finding(finding));
+    let arguments = [finding.state.name().as_bytes(), json.as_bytes()];
+    let about = format!("finding {}", finding.number);
+    let mut programs = hook.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Err(why) = programs.run_with(arguments, &about) {
+        say(&why);
     }
 }
 

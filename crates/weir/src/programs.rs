@@ -1,4 +1,4 @@
-//! Programs that run for files: `--on-trigger` of a recording, `-z` of other outputs.
+//! Programs that run for files: `--on-trigger` of a recording, `-z` of other outputs; and for findings: `--on-finding`.
 //!
 //! Once the sandbox is in force, this process can start no program. So another process of weir,
 //! which parses no packets, is started before them. It gives up all capabilities and the system
@@ -42,6 +42,8 @@ pub enum Flag {
     OnTrigger,
     /// `-z PROGRAM`: runs with a complete file.
     Finished,
+    /// `--on-finding PROGRAM`: runs with the state of a finding, and the finding as JSON.
+    OnFinding,
 }
 
 impl Flag {
@@ -50,20 +52,29 @@ impl Flag {
         match self {
             Self::OnTrigger => "--on-trigger",
             Self::Finished => "-z",
+            Self::OnFinding => "--on-finding",
         }
     }
 
     /// Number of arguments of the program.
     fn arguments(self) -> usize {
         match self {
-            Self::OnTrigger => 2,
+            Self::OnTrigger | Self::OnFinding => 2,
             Self::Finished => 1,
+        }
+    }
+
+    /// Word for the cause of a run.
+    fn cause(self) -> &'static str {
+        match self {
+            Self::OnTrigger | Self::Finished => "file",
+            Self::OnFinding => "finding",
         }
     }
 
     /// Flag with this text.
     pub fn of(text: &OsStr) -> Option<Self> {
-        [Self::OnTrigger, Self::Finished]
+        [Self::OnTrigger, Self::Finished, Self::OnFinding]
             .into_iter()
             .find(|flag| text == flag.text())
     }
@@ -150,13 +161,16 @@ impl Programs {
     /// Has the program run for a file, and does not wait; `cause` is the second argument of [`Flag::OnTrigger`]. **Errors**: a
     /// message, if the program is too slow or the process is gone.
     pub fn run(&mut self, path: &Path, cause: &str) -> Result<(), String> {
+        let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+        let arguments = [path.as_os_str().as_bytes(), cause.as_bytes()];
+        self.run_with(arguments, &Name::from(&*path).to_string())
+    }
+
+    /// Has the program run with these arguments, as many as its flag gives it, and does not wait. `about` names the cause in messages.
+    /// **Errors**: a message, if the program is too slow or the process is gone.
+    pub fn run_with(&mut self, arguments: [&[u8]; 2], about: &str) -> Result<(), String> {
         let (flag, program) = (self.flag.text(), &self.program);
-        let failed = |why: &str| {
-            format!(
-                "{flag} {program}: {why}: it does not run for {}",
-                Name::from(path)
-            )
-        };
+        let failed = |why: &str| format!("{flag} {program}: {why}: it does not run for {about}");
         if let Some(socket) = self.socket.take() {
             self.feeder = Some(
                 serve_socket(socket, Arc::clone(&self.runs))
@@ -166,12 +180,8 @@ impl Programs {
         let Some((sender, _)) = &self.feeder else {
             return Ok(());
         };
-        let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
         let mut message = Vec::new();
-        for argument in [path.as_os_str().as_bytes(), cause.as_bytes()]
-            .into_iter()
-            .take(self.flag.arguments())
-        {
+        for argument in arguments.into_iter().take(self.flag.arguments()) {
             message.extend_from_slice(argument);
             message.push(END);
         }
@@ -219,7 +229,7 @@ impl Programs {
             "{} {}: it did not succeed for {failed} of {}",
             self.flag.text(),
             self.program,
-            counted(files, "file")
+            counted(files, self.flag.cause())
         )
     }
 }

@@ -76,6 +76,7 @@ impl Walls {
         let splits: Vec<Name> = arguments.output.split_files(true).collect();
         let outputs = arguments.output.write.iter().chain(&splits);
         walls.controlled(arguments.remote.control.as_ref(), outputs);
+        walls.needs.programs |= arguments.on_finding.is_some();
         // Without this capability the kernel hides where pages lie.
         walls
             .kept

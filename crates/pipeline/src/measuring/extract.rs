@@ -198,7 +198,7 @@ impl Extract {
         Self {
             hasher: config.hasher(),
             windowing,
-            refusals: config.by.is_distinct().then(Refusals::new),
+            refusals: (config.by.is_distinct() || config.watch).then(Refusals::new),
             local: config.local.clone(),
             needs_facts: config.needs_facts(),
             batch,

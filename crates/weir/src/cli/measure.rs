@@ -109,6 +109,19 @@ pub struct MeasureArgs {
     /// default.
     #[arg(help_heading = ANSWER, long, value_name = "PART", value_delimiter = ',')]
     pub health: Vec<HealthArg>,
+    /// Print scans, floods and other findings.
+    ///
+    /// A finding has a line when it begins, and another when it ends: scans, floods, storms, losses
+    /// and new hosts; with --health dns also slow DNS servers. Windows are 1 s or longer.
+    #[arg(help_heading = ANSWER, long, requires = "window")]
+    pub findings: bool,
+    /// Run PROGRAM when a finding begins, and when it ends.
+    ///
+    /// Its two arguments are begin, end or open, and the finding as JSON; no shell is involved. It
+    /// has the rights of the user who measures. Programs run one at a time; weir waits up to 5 s for
+    /// them on exit. If one fails, the exit code is 1.
+    #[arg(hide_short_help = true, help_heading = ANSWER, long, value_name = "PROGRAM", requires = "window")]
+    pub on_finding: Option<Name>,
     /// Print one answer per window of time: 500ms, 10s, 5m
     #[arg(help_heading = TIME, long, value_name = "T", value_parser = parse_time)]
     pub window: Option<Duration>,
@@ -229,6 +242,11 @@ pub struct MeasureArgs {
 }
 
 impl MeasureArgs {
+    /// Whether windows are searched for findings.
+    pub fn looks_for_findings(&self) -> bool {
+        self.findings || self.on_finding.is_some()
+    }
+
     /// Whether the filter may change: by SIGHUP, because it or its sets come from files, or by requests.
     pub fn reloads(&self) -> bool {
         let is_controlled = self.remote.control.is_some();

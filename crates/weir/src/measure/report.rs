@@ -23,6 +23,7 @@ use weir_messages::measured::{
 use weir_messages::rows::Form;
 use weir_packet::flow::FlowKey;
 use weir_packet::time::{Digits, Shape, Stamp};
+use weir_view::{Finding, State};
 
 /// Note in place of a number of dropped packets, if all packets of the sources were delivered and measured.
 const NO_LOSS: &str = "no loss";
@@ -102,6 +103,40 @@ impl Report {
             format!("{apart}{}", self.text(&title, window, otherwise))
         };
         self.fitted(&text)
+    }
+
+    /// Text of findings that began or ended, a line or an object each.
+    pub fn findings(&mut self, findings: &[Finding]) -> String {
+        let mut out = String::new();
+        for finding in findings {
+            let text = match self.form == Form::Json {
+                true => terminal::json("finding", &weir_messages::view::finding(finding)),
+                false => self.finding(finding),
+            };
+            out.push_str(&self.fitted(&text));
+        }
+        out
+    }
+
+    fn finding(&mut self, finding: &Finding) -> String {
+        let kind = finding.kind.name().replace('_', " ");
+        let host = finding
+            .host
+            .map_or(String::new(), |host| format!(" {host}"));
+        let begin = self.clock(finding.begin_ns, Shape::DateClock);
+        let last = self.clock(finding.last_ns, Shape::Clock);
+        let text = match finding.state {
+            State::Begun => format!("{begin} {kind}{host} begins: {}", finding.row),
+            State::Ended => format!(
+                "{begin} - {last} {kind}{host} ended; at most: {}",
+                finding.row
+            ),
+            State::Open => format!(
+                "{begin} - {last} {kind}{host} goes on; at most: {}",
+                finding.row
+            ),
+        };
+        format!("! {text}\n")
     }
 
     /// Rows of a window as separated values, after the heading if they are the first.

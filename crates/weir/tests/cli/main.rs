@@ -12,6 +12,7 @@ mod ctl;
 mod dedup;
 mod demo;
 mod doctor;
+mod findings;
 mod firewall;
 mod firewall_control;
 mod firewall_live;
