@@ -76,6 +76,11 @@ pub enum Event<'a> {
         /// Headers around the first such packet.
         around: Around,
     },
+    /// No packet in the time asked for matched, of all that were read.
+    NothingThen {
+        /// The time asked for.
+        span: weir_pipeline::select::Span,
+    },
     /// The layout of a copy of several sources.
     Copied {
         /// Common name of the sources.

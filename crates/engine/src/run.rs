@@ -575,6 +575,11 @@ impl Run {
             let expression = select.expression();
             on(Event::Unmatched { expression, around });
         }
+        let span = *select.span();
+        let has_limits = span.from_ns.is_some() || span.to_ns.is_some();
+        if has_limits && self.ledger.passed == 0 && self.ledger.received > 0 {
+            on(Event::NothingThen { span });
+        }
     }
 
     /// Takes the packets since the last call for which an expression makes no sense.

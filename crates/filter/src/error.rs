@@ -118,7 +118,7 @@ pub(crate) const UNFINISHED: [&str; 8] = [
 pub(crate) const ACTIONS: [&str; 4] = ["accept", "drop", "reject", "counter"];
 
 /// Services that newcomers name as if they were protocols of the language, and their expressions.
-const SERVICES: [(&str, &str); 9] = [
+const SERVICES: [(&str, &str); 12] = [
     ("http", "tcp port 80"),
     ("https", "tcp port 443"),
     ("tls", "tcp port 443"),
@@ -128,6 +128,9 @@ const SERVICES: [(&str, &str); 9] = [
     ("ntp", "udp port 123"),
     ("ssh", "tcp port 22"),
     ("smtp", "tcp port 25"),
+    ("vxlan", "udp port 4789; --inner judges the packet inside"),
+    ("gre", "ip proto 47; --inner judges the packet inside"),
+    ("gtp", "udp port 2152; --inner judges the packet inside"),
 ];
 
 /// Reasons of libpcap that do not say what is right, and what is.

@@ -4,7 +4,7 @@ use crate::captures::{marks_lines, standing_line};
 use crate::errors::{create_words, io_words};
 use crate::faults::{
     LiveFaults, blocks_left_out_line, fault_line, left_out_line, left_out_words, longer_line,
-    lost_before_lines, misfit_lines, part_line, unmatched_line,
+    lost_before_lines, misfit_lines, nothing_then_line, part_line, unmatched_line,
 };
 use crate::numbers::{counted, grouped, packets};
 use crate::ports;
@@ -96,6 +96,7 @@ impl Listener {
             Event::Unmatched { expression, around } => {
                 remarks(vec![unmatched_line(expression, around)])
             }
+            Event::NothingThen { span } => remarks(vec![nothing_then_line(span)]),
             Event::Copied { name, layout } if self.has_files => {
                 remarks(left_out_line(name, layout).into_iter().collect())
             }

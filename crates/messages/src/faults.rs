@@ -12,7 +12,7 @@ use weir_packet::savefile::{Fault, Layout, MAX_TEXT};
 use weir_pipeline::SourceFault;
 use weir_pipeline::reader::{Report, SourceError};
 use weir_pipeline::select::shortened;
-use weir_pipeline::select::{Misfit, Select};
+use weir_pipeline::select::{Misfit, Select, Span};
 
 /// Line about a source that failed: its place, the cause, and the packets delivered before.
 pub fn fault_line(name: &str, fault: &SourceFault) -> String {
@@ -205,6 +205,18 @@ pub fn unmatched_line(expression: &str, around: &Around) -> String {
         false => format!("'{own}({})' or ", shortened(expression.trim())),
     };
     format!("nothing matched, but packets {place} would: {form}--inner finds them")
+}
+
+/// Line about a time in which no packet matched. Its times have dates, since a time without a date means today.
+pub fn nothing_then_line(span: &Span) -> String {
+    let stamp = |ns: i64| {
+        let time = jiff::Timestamp::from_nanosecond(ns.into()).unwrap_or_default();
+        format!("{time:.0}")
+    };
+    let which = span.words(stamp).unwrap_or_default();
+    format!(
+        "no matching {which}: a time without a date means today; weir info FILE says when its packets were captured"
+    )
 }
 
 /// Messages on packets that the source itself counts as lost when it was captured. They are not an

@@ -1,7 +1,7 @@
 //! "Did you mean": the known word nearest to an unknown word.
 
-/// The candidate that is nearest to `word`, if one is near: at most a third of its letters are different, or it begins with the
-/// word. Of candidates that begin with the word, the shortest is nearest; of equal candidates, the first.
+/// The candidate that is nearest to `word`, if one is near: at most a third of its letters are different, or it begins or
+/// ends with the word. Of candidates that begin with the word, the shortest is nearest; of equal candidates, the first.
 pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let lower = word.to_lowercase();
     let letters = lower.chars().count();
@@ -14,6 +14,8 @@ pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) ->
         let letters_changed = distance(&lower, &other);
         let far = match () {
             () if letters >= 3 && (other.starts_with(&lower) || lower.starts_with(&other)) => 1,
+            // The last part of a name: share of bytes_share.
+            () if letters >= 3 && other.ends_with(&format!("_{lower}")) => 1,
             () => letters_changed,
         };
         let longest = letters.max(other.chars().count());

@@ -60,8 +60,8 @@ pub(super) struct Direction {
     next_ns: i64,
     /// The latest window, unscaled.
     window: Option<u16>,
-    /// Number of duplicates of the latest acknowledgement; -1 after one of a segment that was not seen.
-    duplicates: i32,
+    /// Number of duplicates of the latest acknowledgement.
+    duplicates: u32,
     has_base: bool,
     latest: u8,
     pub outstanding: List,
@@ -186,10 +186,7 @@ fn state_of(
         len == 0 && seq == from.next && ack == from.ack && from.window == Some(window) && plain;
     if repeats && window != 0 && to.latest & KEEP_ALIVE == 0 {
         sender.duplicate_acks += 1;
-        from.duplicates = match from.duplicates {
-            -1 => 1,
-            n => n.saturating_add(1),
-        };
+        from.duplicates = from.duplicates.saturating_add(1);
     }
     state
 }
@@ -203,11 +200,7 @@ fn acknowledges_more(from: &mut Direction, to: &mut Direction, segment: &Segment
         return;
     }
     // As numbers, as Wireshark compares them.
-    if to.unbroken > to.next {
-        to.unbroken = to.next;
-    } else {
-        to.duplicates = -1;
-    }
+    to.unbroken = to.unbroken.min(to.next);
 }
 
 /// Kinds of segments that do not go on where the one before ended.
