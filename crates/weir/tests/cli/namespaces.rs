@@ -56,6 +56,9 @@ fn an_interface_of_another_namespace_is_captured_from_outside() {
         &[
             "tcpdump",
             "--immediate-mode",
+            // Else each packet takes the room of the largest one, and a burst finds none.
+            "-s",
+            "4096",
             "-Z",
             "root",
             "-i",
