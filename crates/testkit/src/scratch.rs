@@ -8,8 +8,14 @@ use std::sync::atomic::{AtomicU32, Ordering};
 fn unique() -> PathBuf {
     // tidy: allow(global): tests of one process run side by side, and a name must differ from all others.
     static NEXT: AtomicU32 = AtomicU32::new(0);
-    let number = NEXT.fetch_add(1, Ordering::Relaxed);
-    std::env::temp_dir().join(format!("weir-test-{}-{number}", std::process::id()))
+    loop {
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("weir-test-{}-{number}", std::process::id()));
+        // A process of the same number that was killed may have left its own.
+        if !path.exists() {
+            return path;
+        }
+    }
 }
 
 /// A path as text, for arguments of programs.
