@@ -323,34 +323,27 @@ impl Counter {
         hasher: &Hasher,
         parts: &mut Vec<Item<FlowKey>>,
     ) {
-        match self {
-            Self::Heavy(table) => kind.count(hasher, Name { packets, table }),
-            Self::Simple(table) => kind.count(hasher, Name { packets, table }),
-            Self::Majority(table) => kind.count(hasher, Name { packets, table }),
-            _ => {
-                kind.count(hasher, Fill { packets, parts });
-                self.update(parts, &[]);
-            }
-        }
+        self.update_side(kind, false, packets, hasher, parts);
         if kind.counts_twice() {
-            self.update_receiving(kind, packets, hasher, parts);
+            self.update_side(kind, true, packets, hasher, parts);
         }
     }
 
-    /// Counts packets, each under the receiving side of its key.
-    fn update_receiving(
+    /// Counts packets, each under its key, or under the receiving side of it.
+    fn update_side(
         &mut self,
         kind: KeyKind,
+        receives: bool,
         packets: &[Observation],
         hasher: &Hasher,
         parts: &mut Vec<Item<FlowKey>>,
     ) {
         match self {
-            Self::Heavy(table) => kind.count_receiving(hasher, Name { packets, table }),
-            Self::Simple(table) => kind.count_receiving(hasher, Name { packets, table }),
-            Self::Majority(table) => kind.count_receiving(hasher, Name { packets, table }),
+            Self::Heavy(table) => kind.count_side(receives, hasher, Name { packets, table }),
+            Self::Simple(table) => kind.count_side(receives, hasher, Name { packets, table }),
+            Self::Majority(table) => kind.count_side(receives, hasher, Name { packets, table }),
             _ => {
-                kind.count_receiving(hasher, Fill { packets, parts });
+                kind.count_side(receives, hasher, Fill { packets, parts });
                 self.update(parts, &[]);
             }
         }

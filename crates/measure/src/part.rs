@@ -40,8 +40,21 @@ impl KeyKind {
         }
     }
 
+    /// Calls `counter` with a function that makes parts of this kind, or the receiving sides of the packets.
+    pub(crate) fn count_side<'a>(
+        self,
+        receives: bool,
+        hasher: &'a Hasher,
+        counter: impl Count<'a>,
+    ) {
+        match receives {
+            true => self.count_receiving(hasher, counter),
+            false => self.count(hasher, counter),
+        }
+    }
+
     /// Calls `counter` with a function that makes the receiving sides of the packets, for [`KeyKind::Host`].
-    pub(crate) fn count_receiving<'a>(self, hasher: &'a Hasher, counter: impl Count<'a>) {
+    fn count_receiving<'a>(self, hasher: &'a Hasher, counter: impl Count<'a>) {
         let (short, kept) = (hasher.short(), self.kept());
         if let Self::Host(prefix) = self {
             counter.count(move |packet| Part {
