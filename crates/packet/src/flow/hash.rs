@@ -76,18 +76,6 @@ impl ShortHasher {
         };
         mix(half(self.high) >> 32 << 32 | half(self.low) >> 32)
     }
-
-    /// [`FlowHash::symmetric`] of a key of IPv4.
-    #[inline(always)]
-    pub fn conversation(&self, key: &FlowKey) -> u64 {
-        let Words {
-            src,
-            dst,
-            ports,
-            meta,
-        } = Words::of(key).ordered(is_reversed_v4(key));
-        self.hash(src[0] as u32, dst[0] as u32, ports, meta)
-    }
 }
 
 /// Random words of one half of the result.
