@@ -721,7 +721,9 @@ fn capture_request(arguments: &MeasureArgs, shares: usize) -> CaptureRequest<'_>
         || !arguments.filter.trim().is_empty()
         || !output.split.is_empty();
     let writes_whole = output.writes() && output.snaplen == 0;
-    let whole = filters || arguments.inside.inner || writes_whole;
+    // Messages of DNS over TCP are read if they are whole.
+    let reads_messages = HealthArg::Dns.is_in(&arguments.health);
+    let whole = filters || arguments.inside.inner || writes_whole || reads_messages;
     CaptureRequest {
         settings: capture::settings(&arguments.live),
         // The kernel's filter sees the frame and not the packet inside.
