@@ -488,8 +488,11 @@ impl Extract {
                     .count()
                     .max(1)
             };
-            let count =
-                |bits: u64| u64::from((bits >> first & u64::MAX >> (64 - run)).count_ones());
+            // Most masks are empty, and to count bits takes a dozen instructions.
+            let count = |bits: u64| match bits {
+                0 => 0,
+                bits => u64::from((bits >> first & u64::MAX >> (64 - run)).count_ones()),
+            };
             let received = run as u64;
             let weighed = |bits: u64| Counts {
                 packets: count(bits),
