@@ -324,7 +324,7 @@ fn memory_that_cannot_be_had_is_a_line_and_an_exit_code() {
         ["info", &file, &packed[1], "--workers", "4"].to_vec(),
     ];
     for arguments in &cases {
-        for megabytes in [32, 48, 64, 96, 128, 192, 256, 384] {
+        for megabytes in [28, 32, 48, 64, 96, 128, 192, 256, 384] {
             let limit = format!("--as={}", megabytes << 20);
             let mut command = Command::new("timeout");
             command
