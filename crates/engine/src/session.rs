@@ -266,20 +266,30 @@ impl Session {
         }
     }
 
+    /// Returns the earliest and the latest time of a packet of the files, ns since 1970, whether a filter passes it or not; `None`
+    /// if no packet has a time. **Cost**: reads all files. **Errors**: a source that can be read only once.
+    pub fn times(&self, run: &Run) -> Result<Option<(i64, i64)>, Error> {
+        run.times(&self.files())
+    }
+
+    fn files(&self) -> Files<'_> {
+        let follow = self.follow.as_ref();
+        Files {
+            names: &self.names,
+            zstd_window: self.zstd_window,
+            follow: follow.map(|follow| &**follow as &dyn Fn(&Name) -> Followed),
+            query: self.query.as_ref(),
+            open: None,
+        }
+    }
+
     /// Reads the sources, once the session has [begun](Self::begin), to their end or as far as the run needs. Captures are
     /// read once.
     pub fn read(&mut self, run: &mut Run, on: On<'_>) -> Result<(), Error> {
         if self.is_live {
             return run.capture(std::mem::take(&mut self.inputs), on);
         }
-        let follow = self.follow.as_ref();
-        let files = Files {
-            names: &self.names,
-            zstd_window: self.zstd_window,
-            follow: follow.map(|follow| &**follow as &dyn Fn(&Name) -> Followed),
-            query: self.query.as_ref(),
-            open: None,
-        };
+        let files = self.files();
         match self.order {
             Order::OneByOne => run.one_by_one(&files, on),
             Order::Merged => run.merged(&files, on),

@@ -23,6 +23,23 @@ pub enum BoundKind {
     None,
 }
 
+impl BoundKind {
+    /// Returns the kind of a bound that follows from two bounds.
+    pub fn and(self, other: Self) -> Self {
+        use BoundKind::{Deterministic, Exact, None, Probabilistic};
+        match (self, other) {
+            (None, _) | (_, None) => None,
+            // Both hold at once with at least this probability.
+            (Probabilistic { confidence: a }, Probabilistic { confidence: b }) => Probabilistic {
+                confidence: (a + b - 1.0).max(0.0),
+            },
+            (probable @ Probabilistic { .. }, _) | (_, probable @ Probabilistic { .. }) => probable,
+            (Exact, Exact) => Exact,
+            _ => Deterministic,
+        }
+    }
+}
+
 /// Range of a figure: the true value lies in `lower..=upper`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bound {
@@ -37,19 +54,8 @@ pub struct Bound {
 impl Bound {
     /// Returns the bound of the sum of two figures.
     pub fn and(self, other: Self) -> Self {
-        use BoundKind::{Deterministic, Exact, None, Probabilistic};
-        let kind = match (self.kind, other.kind) {
-            (None, _) | (_, None) => None,
-            // Both hold at once with at least this probability.
-            (Probabilistic { confidence: a }, Probabilistic { confidence: b }) => Probabilistic {
-                confidence: (a + b - 1.0).max(0.0),
-            },
-            (probable @ Probabilistic { .. }, _) | (_, probable @ Probabilistic { .. }) => probable,
-            (Exact, Exact) => Exact,
-            _ => Deterministic,
-        };
         Self {
-            kind,
+            kind: self.kind.and(other.kind),
             lower: self.lower.saturating_add(other.lower),
             upper: self.upper.saturating_add(other.upper),
         }
@@ -256,19 +262,49 @@ impl Change {
         }
     }
 
-    /// Returns a word on the change: `new`, `gone`, `grown` or `shrunk`.
-    pub fn status(&self) -> &'static str {
-        match (self.before, self.after) {
-            (0, _) => "new",
-            (_, 0) => "gone",
-            (before, after) if before < after => "grown",
-            _ => "shrunk",
-        }
+    /// Returns the kind of the change.
+    pub fn status(&self) -> Status {
+        Status::of(self.before, self.after)
     }
 
     /// Returns the estimate of the change.
     pub fn delta(&self) -> i64 {
         difference(self.after, self.before)
+    }
+}
+
+/// Kind of a change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Status {
+    /// Nothing before.
+    New,
+    /// Nothing after.
+    Gone,
+    /// More after than before.
+    Grown,
+    /// Less after than before.
+    Shrunk,
+}
+
+impl Status {
+    /// Returns the kind of the change from one figure to another one.
+    pub fn of<T: Default + PartialOrd>(before: T, after: T) -> Self {
+        match (before == T::default(), after == T::default()) {
+            (true, _) => Self::New,
+            (_, true) => Self::Gone,
+            _ if before < after => Self::Grown,
+            _ => Self::Shrunk,
+        }
+    }
+
+    /// Returns the kind as a word.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::New => "new",
+            Self::Gone => "gone",
+            Self::Grown => "grown",
+            Self::Shrunk => "shrunk",
+        }
     }
 }
 

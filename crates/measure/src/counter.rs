@@ -140,6 +140,12 @@ trait Answers {
         all.into_iter().for_each(each);
     }
 
+    /// Returns the largest possible figure of a key that the table does not hold, and the kind of this bound.
+    fn outside(&self, by: Weigh, hash: Hash) -> (u64, BoundKind) {
+        let missing = self.table(by, usize::MAX, None, hash).missing;
+        (missing.at_most, missing.kind)
+    }
+
     /// Returns whether the table holds a key; `true` if that takes too long to find.
     fn has(&self, _: &FlowKey, _: u64) -> bool {
         true
@@ -474,33 +480,57 @@ impl Counter {
                 let [before, after] = [before, after].map(|it| it.and_then(Self::recoverable));
                 Recoverable::changed(before, after, rows)
             }
-            _ => before
-                .into_iter()
-                .chain(after)
-                .flat_map(|table| table.settled().keys(&hash))
-                .map(|key| sides.map_or(key, |kind| kind.whole(&key).0))
-                .collect(),
-        };
-        let nothing = Figure {
-            value: 0,
-            bound: exact(0, 0),
+            _ => Self::all_keys(before, after, sides, &hash),
         };
         let change = |key: FlowKey| {
-            let other = sides
-                .map(|kind| kind.receiving(&key))
-                .filter(|other| *other != key);
-            let figure = |table: Option<&Self>| {
-                let figure = |key: &FlowKey| {
-                    table.map_or(nothing, |table| table.settled().figure(key, hash(key), by))
-                };
-                other
-                    .iter()
-                    .fold(figure(&key), |sum, other| sum.and(figure(other)))
-            };
-            let (then, now) = (figure(before), figure(after));
-            Change::between(key, (then.value, then.bound), (now.value, now.bound))
+            let [then, now] =
+                [before, after].map(|table| Self::whole_figure(table, &key, sides, by, &hash));
+            Change::between(key, then, now)
         };
         largest_changes(keys.into_iter().map(change).collect(), rows)
+    }
+
+    /// Returns the keys that one of two tables holds, each once; both sides of a key are one.
+    pub fn all_keys(
+        before: Option<&Self>,
+        after: Option<&Self>,
+        sides: Option<KeyKind>,
+        hash: Hash<'_>,
+    ) -> HashSet<FlowKey> {
+        let tables = before.into_iter().chain(after);
+        tables
+            .flat_map(|table| table.settled().keys(hash))
+            .map(|key| sides.map_or(key, |kind| kind.whole(&key).0))
+            .collect()
+    }
+
+    /// Returns the figure of a key with its bound, for both sides of the key together; 0 without a table.
+    pub fn whole_figure(
+        table: Option<&Self>,
+        key: &FlowKey,
+        sides: Option<KeyKind>,
+        by: Weigh,
+        hash: Hash<'_>,
+    ) -> (u64, Bound) {
+        let Some(table) = table else {
+            return (0, exact(0, 0));
+        };
+        let of = |key: &FlowKey| table.settled().figure(key, hash(key), by);
+        let other = sides
+            .map(|kind| kind.receiving(key))
+            .filter(|other| other != key);
+        let sum = other.iter().fold(of(key), |sum, other| sum.and(of(other)));
+        (sum.value, sum.bound)
+    }
+
+    /// Returns the largest possible figure of a key that the table does not hold, and the kind of this bound.
+    pub fn outside(&self, by: Weigh, hash: Hash<'_>) -> (u64, BoundKind) {
+        self.settled().outside(by, hash)
+    }
+
+    /// Calls `each` with the row of every key that the table holds; the sides of a key have rows of their own.
+    pub fn each_row(&self, by: Weigh, hash: Hash<'_>, each: &mut dyn FnMut(Row)) {
+        self.settled().each(by, hash, each);
     }
 
     fn recoverable(&self) -> Option<&Recoverable> {

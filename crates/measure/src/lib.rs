@@ -7,6 +7,7 @@
 mod aggregate;
 mod answer;
 mod by;
+mod compare;
 mod counter;
 pub mod health;
 mod key;
@@ -23,9 +24,10 @@ mod windows;
 pub use aggregate::{Aggregate, Spares};
 pub use answer::{
     Bound, BoundKind, Change, Estimate, Keys, Missing, Row, Sample, Sides, SpreadTable, Spreader,
-    Table, Window, largest_changes,
+    Status, Table, Window, largest_changes,
 };
 pub use by::{By, Unfit};
+pub use compare::{Comparison, Contrast, Half, Listed, Scale, compare};
 pub use counter::{SharedTables, Sketch};
 pub use key::{Field, Fields, KeyKind, NoSuchKey, Prefix, Unpacked, app_name, mac_of};
 pub use observation::{Kind, Observation};

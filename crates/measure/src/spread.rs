@@ -7,12 +7,13 @@ mod sample;
 
 use crate::answer::{self, difference, largest_changes};
 use crate::answer::{Bound, BoundKind, Change, Estimate, Keys, SpreadTable, Spreader};
+use crate::compare::{Contrast, Half};
 use crate::counter::TOGETHER;
 use crate::{By, Config, Error, Field, KeyKind, Observation, Prefix};
 use sample::Sample;
 use std::collections::{HashMap, HashSet};
 use weir_packet::flow::{FlowKey, Hasher, ShortHasher};
-use weir_sketch::{Contact, Marks};
+use weir_sketch::{Contact, Counts, Marks};
 
 /// Probability that the bound of a figure holds, unless the figure is exact.
 const CONFIDENCE: f64 = 0.95;
@@ -457,6 +458,47 @@ impl Spread {
             }
         };
         largest_changes(keys.into_iter().map(change).collect(), rows)
+    }
+
+    /// Calls `each` with the numbers of elements of each key of two windows. Returns the largest possible number of a key that
+    /// has none in a window, and the kind of these bounds.
+    pub fn contrasts(
+        before: Option<&Self>,
+        after: Option<&Self>,
+        each: &mut dyn FnMut(Contrast),
+    ) -> ([u64; 2], BoundKind) {
+        let [before, after] =
+            [before, after].map(|spread| spread.map_or_else(Figures::default, Self::figures));
+        let half = |figures: &Figures, key: &FlowKey| {
+            let Figure {
+                value,
+                lower,
+                upper,
+            } = figures.of(key);
+            Half {
+                figure: value,
+                bound: Bound {
+                    kind: figures.kind,
+                    lower,
+                    upper,
+                },
+                counts: Counts::default(),
+            }
+        };
+        let keys = before.of.keys().chain(after.of.keys());
+        let keys: HashSet<&FlowKey> = keys.collect();
+        for key in keys {
+            each(Contrast {
+                key: *key,
+                before: half(&before, key),
+                after: half(&after, key),
+            });
+        }
+        let kind = match before.kind {
+            BoundKind::Exact => after.kind,
+            other => other,
+        };
+        ([before.absent, after.absent], kind)
     }
 
     /// Returns the figures of all keys.

@@ -363,6 +363,27 @@ impl State {
         Some((watch.hosts(rows, &self.hasher), watch.contacts(rows)))
     }
 
+    /// Returns whether the tables count distinct elements.
+    pub(crate) fn is_spread(&self) -> bool {
+        !self.spreads.is_empty()
+    }
+
+    /// Returns table `i` of distinct elements.
+    pub(crate) fn spread_of(&self, i: usize) -> &Spread {
+        &self.spreads[i]
+    }
+
+    /// Returns the table `i` of packets or bytes, and its kind of key.
+    pub(crate) fn counter_of(&self, i: usize) -> (KeyKind, &Counter) {
+        let (kind, table) = &self.tables[i];
+        (*kind, table)
+    }
+
+    /// Returns the hash of a key in the tables.
+    pub(crate) fn hash_of(&self, key: &FlowKey) -> u64 {
+        self.hasher.plain(key)
+    }
+
     /// Describes the tables and their memory, two lines for each table.
     pub fn describe(&self) -> Vec<String> {
         let lines = |(kind, table): &(KeyKind, Counter)| {

@@ -1,6 +1,7 @@
 //! Answers of a measurement as JSON objects, the same in every front end.
 
 pub mod columns;
+pub mod diff;
 mod keys;
 
 pub use keys::{address, further_parts, port_of, proto_name};
@@ -589,7 +590,7 @@ pub(crate) fn change_json(kind: KeyKind, change: &Change) -> Value {
     object.insert("before".to_owned(), change.before.into());
     object.insert("after".to_owned(), change.after.into());
     object.insert("change".to_owned(), change.delta().into());
-    object.insert("status".to_owned(), change.status().into());
+    object.insert("status".to_owned(), change.status().word().into());
     let bound =
         json!({ "kind": kind_name(change.kind), "lower": change.lower, "upper": change.upper });
     object.insert("bound".to_owned(), bound);

@@ -118,13 +118,13 @@ impl Consumer for Survey {
     }
 }
 
-/// Consumer that finds the latest time of a source, ns since 1970; `None` if no packet has a time.
+/// Consumer that finds the earliest and the latest time of a source, ns since 1970; `None` if no packet has a time.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Latest;
+pub struct Times;
 
-impl Consumer for Latest {
+impl Consumer for Times {
     type Plan = ();
-    type Part = Option<i64>;
+    type Part = Option<(i64, i64)>;
 
     fn plan(&self, _: &Layout, _: Option<&()>) -> Result<(), PlanError> {
         Ok(())
@@ -134,14 +134,15 @@ impl Consumer for Latest {
         true
     }
 
-    fn frames(&self, with: &With<'_, ()>, _: &[Frame<'_>], part: &mut Option<i64>) {
+    fn frames(&self, with: &With<'_, ()>, _: &[Frame<'_>], part: &mut Option<(i64, i64)>) {
         with.layout.records(with.bytes, with.records, |_, record| {
-            *part = (*part).max(record.and_then(|record| record.time_ns));
+            let time = record.and_then(|record| record.time_ns);
+            *part = both(*part, time.map(|ns| (ns, ns)), i64::min, i64::max);
         });
     }
 
-    fn append(&self, part: &mut Option<i64>, next: Option<i64>) {
-        *part = (*part).max(next);
+    fn append(&self, part: &mut Option<(i64, i64)>, next: Option<(i64, i64)>) {
+        *part = both(*part, next, i64::min, i64::max);
     }
 }
 

@@ -5,6 +5,7 @@
 mod capture;
 pub mod ctl;
 mod dedup;
+pub mod diff;
 mod filter;
 pub mod firewall;
 pub mod format;
@@ -68,6 +69,8 @@ pub enum Command {
     Record(record::RecordArgs),
     /// Get recorded packets back by time and expression
     Query(query::QueryArgs),
+    /// Compare two captures, or two times of a record: what is new, gone, grown
+    Diff(diff::DiffArgs),
     /// Make synthetic traffic with known counts, in a file or on an interface
     Generate(GenerateArgs),
     /// Forward packets between interfaces or files by a list of rules

@@ -27,6 +27,7 @@ Usage: weir COMMAND [OPTIONS] ...
 Look:    measure   Show the largest flows, hosts, networks and ports
          filter    Print, count, copy or convert packets that match an expression
          info      Show what capture files contain
+         diff      Compare two captures, or two times of a record
 Keep:    record    Keep recent packets in RAM or on disk; save them at a trigger
          query     Get recorded packets back by time and expression
 Send:    generate  Make synthetic traffic with known counts

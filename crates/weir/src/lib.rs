@@ -6,6 +6,7 @@ mod bench;
 mod capture;
 pub mod cli;
 mod ctl;
+mod diff;
 mod doctor;
 mod emit;
 mod filter;
@@ -64,6 +65,7 @@ pub fn main() -> ExitCode {
         Command::Filter(arguments) => filter::run(arguments),
         Command::Record(arguments) => record::run(arguments),
         Command::Query(arguments) => query::run(arguments),
+        Command::Diff(arguments) => diff::run(arguments),
         Command::Firewall(arguments) => firewall::run(arguments),
         Command::Info(arguments) => info::run(&arguments),
         Command::Generate(arguments) => generate::run(&arguments),

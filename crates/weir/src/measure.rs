@@ -28,6 +28,7 @@ use crate::walls::Walls;
 use anyhow::bail;
 use printer::Printer;
 use report::Report;
+pub use report::{bound_of_change, key_columns};
 use std::io::{self, IsTerminal};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -43,7 +44,7 @@ use weir_engine::socket::Bound;
 use weir_engine::zone::Zone;
 use weir_io::sys;
 use weir_measure::health::Parts;
-use weir_measure::{By, Sketch, Window};
+use weir_measure::{Sketch, Window};
 use weir_messages::Refusal;
 use weir_messages::captures::interface;
 use weir_messages::json::line;
@@ -289,13 +290,7 @@ fn options(arguments: &MeasureArgs) -> Result<Options, Refusal> {
     };
     Ok(Options {
         keys: arguments.key.clone(),
-        by: match arguments.by {
-            ByArg::Packets => By::Packets,
-            ByArg::Bytes | ByArg::Rate => By::Bytes,
-            ByArg::Peers => By::Peers,
-            ByArg::Ports => By::Ports,
-            ByArg::Contacts => By::Contacts,
-        },
+        by: arguments.by.figure(),
         rows: rows(arguments),
         above: arguments.above,
         link_bits_per_s: link_speed(arguments),

@@ -80,7 +80,7 @@ pub fn run(mut arguments: QueryArgs) -> anyhow::Result<Outcome> {
         return Ok(Outcome::Failed);
     }
     let mut query = Query::new(selection);
-    let asked = ask_recorder(&mut query, &arguments)?;
+    let asked = ask_recorder(&mut query, &arguments.directory, arguments.follow)?;
     let query = Arc::new(query);
     let explain = arguments.explain;
     let asks_for_times = from_ns.is_some() || to_ns.is_some();
@@ -93,7 +93,16 @@ pub fn run(mut arguments: QueryArgs) -> anyhow::Result<Outcome> {
         filter::run_query(packets(arguments, expression), Arc::clone(&query))?
     };
     for (_, counts) in query.seen().iter() {
-        say_of_segments(&directory, counts);
+        segment_lines(&directory, counts)
+            .iter()
+            .for_each(|line| say(line));
+        if counts.late > 0 {
+            say(&format!(
+                "{} came behind later ones, because the times of the record overlap by more than is kept in memory; weir filter \
+                 --sort puts them in order",
+                counted(counts.late, "packet")
+            ));
+        }
         if asks_for_times && !query.has_memory() && has_nothing_then(counts) {
             say(&nothing_then_line(
                 &directory, counts, is_to_come, &mut zone,
@@ -115,7 +124,7 @@ pub fn run(mut arguments: QueryArgs) -> anyhow::Result<Outcome> {
 
 /// Refuses an expression that makes no sense for any link type: an answer without packets does not show the mistake. For which
 /// link types it has to make sense, the record decides.
-fn check(expression: &str, names: &Names) -> anyhow::Result<()> {
+pub fn check(expression: &str, names: &Names) -> anyhow::Result<()> {
     let (expression, names) = (expression.to_owned(), names.clone());
     match unless_stopped(&AtomicBool::new(false), &slow_compilation(), move || {
         select::check(&expression, &names)
@@ -148,16 +157,15 @@ fn range(arguments: &QueryArgs) -> anyhow::Result<(Option<i64>, Option<i64>)> {
 }
 
 /// Asks the recorder, if one runs, for what it has only in memory.
-fn ask_recorder(query: &mut Query, arguments: &QueryArgs) -> anyhow::Result<Outcome> {
-    let directory = &arguments.directory;
-    match query.ask_recorder(directory.as_ref(), arguments.follow) {
-        Ok(false) if arguments.follow => {
+pub fn ask_recorder(query: &mut Query, directory: &Name, follow: bool) -> anyhow::Result<Outcome> {
+    match query.ask_recorder(directory.as_ref(), follow) {
+        Ok(false) if follow => {
             bail!(
                 "{directory}: no recorder is running there whose packets could be followed: leave --follow out"
             )
         }
         Ok(_) => Ok(Outcome::Done),
-        Err(error) if arguments.follow => {
+        Err(error) if follow => {
             bail!("{directory}: the recorder: {}", recorder_words(&error))
         }
         Err(Error::Io { error, .. }) if error.kind() == io::ErrorKind::PermissionDenied => {
@@ -271,26 +279,21 @@ fn nothing_then_line(
     )
 }
 
-/// Says what of the segments could not be used as it should be, and which packets may be lost.
-fn say_of_segments(directory: &Name, counts: &Counts) {
+/// Lines on packets that may be lost, and on segments that could not be used as they should be.
+pub fn segment_lines(directory: &Name, counts: &Counts) -> Vec<String> {
+    let mut lines = Vec::new();
     if let Some(words) = lost_words(counts).filter(|_| counts.lost.at_most) {
-        say(&format!("{directory}: {words}"));
+        lines.push(format!("{directory}: {words}"));
     }
     for segment in &counts.segments {
         if let IndexUse::Damaged(why) = &segment.index {
-            say(&format!(
+            lines.push(format!(
                 "{}: its index is damaged ({why}), and all blocks of the time were read",
                 segment.path.display()
             ));
         }
     }
-    if counts.late > 0 {
-        say(&format!(
-            "{} came behind later ones, because the times of the record overlap by more than is kept in memory; weir filter \
-             --sort puts them in order",
-            counted(counts.late, "packet")
-        ));
-    }
+    lines
 }
 
 /// Says which segments and blocks were read, and why.

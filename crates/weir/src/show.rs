@@ -31,6 +31,8 @@ pub struct Show {
     unread: usize,
     /// Whether another source was read.
     has_read: bool,
+    /// Name of the part of the work that messages are about; empty if there is one part.
+    part: &'static str,
     listener: Listener,
 }
 
@@ -46,6 +48,7 @@ impl Show {
             tells_changes: false,
             unread: 0,
             has_read: false,
+            part: "",
             listener: Listener::new(has_files, walls::advice),
         }
     }
@@ -54,6 +57,13 @@ impl Show {
     #[must_use]
     pub fn telling_changes(mut self, tells: bool) -> Self {
         self.tells_changes = tells;
+        self
+    }
+
+    /// Names the part of the work in front of each message.
+    #[must_use]
+    pub fn about(mut self, part: &'static str) -> Self {
+        self.part = part;
         self
     }
 
@@ -71,8 +81,16 @@ impl Show {
     /// Prints a failure, and remembers it.
     pub fn fault(&mut self, line: String) {
         self.progress.clear();
-        say(&line);
+        self.say(&line);
         self.faults.push(line);
+    }
+
+    /// Prints a message on the part of the work.
+    pub fn say(&self, line: &str) {
+        match self.part {
+            "" => say(line),
+            part => say(&format!("{part}: {line}")),
+        }
     }
 
     /// Reports that an answer could not be printed on standard output. Returns whether its reader
@@ -96,7 +114,7 @@ impl Show {
         for line in lines {
             match line {
                 Line::Fault(line) => self.fault(line),
-                Line::Remark(line) => say(&line),
+                Line::Remark(line) => self.say(&line),
                 Line::Plain(line) => say_plain(&line),
             }
         }

@@ -245,6 +245,11 @@ mod tests {
             .chain(figures)
             .map(|(name, unit, about)| format!("| `{name}` | {unit} | {} |", cell(about)));
         assert_eq!(listed(page, "measured"), measured.collect::<Vec<_>>());
+        let compared = weir_messages::measured::diff::COLUMNS.iter().map(|column| {
+            let unit = column.unit.map_or("", |unit| unit.words());
+            format!("| `{}` | {unit} | {} |", column.name, cell(column.about))
+        });
+        assert_eq!(listed(page, "compared"), compared.collect::<Vec<_>>());
     }
 
     #[test]

@@ -7,6 +7,7 @@ mod calls;
 mod paths;
 
 use crate::capture;
+use crate::cli::diff::DiffArgs;
 use crate::cli::names::NameArgs;
 use crate::cli::record::RecordArgs;
 use crate::cli::{FilterArgs, GenerateArgs, InfoArgs, MeasureArgs, OutputArgs, WallArgs};
@@ -81,6 +82,16 @@ impl Walls {
         walls
             .kept
             .extend((arguments.pages == Policy::Contiguous).then_some(Capability::SysAdmin));
+        walls.checked()
+    }
+
+    /// Sandbox of `weir diff`, for the sessions of both sides.
+    pub fn of_diff(arguments: &DiffArgs, sessions: &[Session]) -> anyhow::Result<Self> {
+        let mut walls = Self::of(&arguments.walls, &Session::default())?;
+        sessions
+            .iter()
+            .for_each(|session| walls.reads(session.needs()));
+        walls.filters(None, &arguments.names);
         walls.checked()
     }
 

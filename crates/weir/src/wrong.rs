@@ -215,10 +215,19 @@ impl<'a> Wrong<'a> {
     fn neighbour(&self, word: &str) -> Option<String> {
         let called = self.called();
         let value = self.value_after(word);
-        let reads = ["measure", "filter", "record", "info", "query"].contains(&self.name());
+        let reads = ["measure", "filter", "record", "info", "query", "diff"].contains(&self.name());
         let answer = match word {
             "-i" | "--interface" if self.name() == "query" => {
                 "weir query reads a record: sudo weir record eth0 /var/cap makes one of an interface".to_owned()
+            }
+            "-i" | "--interface" if self.name() == "diff" => {
+                let name = value.unwrap_or("eth0");
+                format!(
+                    "weir diff compares files and records: weir measure {name} --window 10s --changers 10 compares the windows of an interface"
+                )
+            }
+            "-r" | "--read" | "--read-file" if self.name() == "diff" => {
+                "weir diff takes files without a flag: weir diff before.pcap after.pcap".to_owned()
             }
             "-i" | "--interface" if self.name() == "info" => {
                 "interfaces are listed with weir filter -D".to_owned()
@@ -243,7 +252,9 @@ impl<'a> Wrong<'a> {
                 "the expression comes first, without a flag: weir filter 'udp port 53' trace.pcap".to_owned()
             }
             "-Y" | "-f" if reads => format!("{called} has no {word}: --filter 'udp port 53'"),
-            "-o" | "--output" | "--out" | "--write-file" if self.name() != "info" => {
+            "-o" | "--output" | "--out" | "--write-file"
+                if !["info", "diff"].contains(&self.name()) =>
+            {
                 let name = value.unwrap_or("out.pcapng");
                 format!("unknown option {word}: did you mean -w {name}?")
             }

@@ -19,7 +19,7 @@ use weir_pipeline::measuring::Design;
 use weir_pipeline::reader::SourceError;
 use weir_pipeline::sort::SortFault;
 use weir_pipeline::source::Source;
-use weir_pipeline::survey::Latest;
+use weir_pipeline::survey::Times;
 use weir_pipeline::{Consumer, PlanError, Reader, Report, SourceFault};
 
 /// File descriptors reserved for everything but sources.
@@ -106,8 +106,19 @@ impl Run {
         let Some(last_ns) = self.first.span().last_ns else {
             return Ok(());
         };
-        let consumer = Arc::new(Latest);
-        let mut latest = None;
+        let times = self.times(files)?;
+        let last_ns = i64::try_from(last_ns).unwrap_or(i64::MAX);
+        let begin_ns = times.map_or(i64::MIN, |(_, latest)| latest.saturating_sub(last_ns));
+        self.first.begin_at(begin_ns);
+        Ok(())
+    }
+
+    /// Returns the earliest and the latest time of a packet of all files, ns since 1970. **Cost**: reads all files.
+    ///
+    /// **Errors**: a source that can be read only once.
+    pub fn times(&self, files: &Files<'_>) -> Result<Option<(i64, i64)>, Error> {
+        let consumer = Arc::new(Times);
+        let mut times = None;
         for name in files.names {
             let is_read_once = || {
                 Path::new(name)
@@ -124,14 +135,11 @@ impl Run {
             };
             let mut reader = Reader::new(input, Arc::clone(&consumer), self.options());
             while let Some(delivery) = reader.next().filter(|_| !self.is_stopped()) {
-                consumer.append(&mut latest, delivery.part);
+                consumer.append(&mut times, delivery.part);
                 reader.recycle(delivery.view);
             }
         }
-        let last_ns = i64::try_from(last_ns).unwrap_or(i64::MAX);
-        let begin_ns = latest.map_or(i64::MIN, |latest: i64| latest.saturating_sub(last_ns));
-        self.first.begin_at(begin_ns);
-        Ok(())
+        Ok(times)
     }
 
     fn one_file(&mut self, input: Input, on: On<'_>) -> Result<(), Error> {

@@ -38,6 +38,10 @@ impl Answers for Heavy<FlowKey> {
         }
     }
 
+    fn outside(&self, _: Weigh, _: Hash) -> (u64, BoundKind) {
+        (self.absent_upper(), BoundKind::Deterministic)
+    }
+
     fn has(&self, key: &FlowKey, hash: u64) -> bool {
         self.get(key, hash).is_some()
     }

@@ -52,13 +52,15 @@ pub enum Unit {
     Elements,
     /// A time.
     Time,
+    /// A ratio.
+    Times,
 }
 
 impl Unit {
     /// The unit in words, in lists; empty if there is none.
     pub fn words(self) -> &'static str {
         match self {
-            Self::None | Self::Time => "",
+            Self::None | Self::Time | Self::Times => "",
             Self::Packets => "packets",
             Self::Bytes => "bytes",
             Self::Share => "0 to 1",
@@ -319,7 +321,7 @@ pub const BOUND_PARTS: [(&str, &str); 4] = [
 ];
 
 /// Names of the parts of keys of a kind.
-fn key_names(kind: KeyKind) -> Vec<&'static str> {
+pub(super) fn key_names(kind: KeyKind) -> Vec<&'static str> {
     let members = key_json(kind, &FlowKey::NONE);
     let is_flow = matches!(kind, KeyKind::FiveTuple | KeyKind::Conversation);
     let has = |name: &str| members.contains_key(name) || is_flow && name == "fragment";
@@ -434,7 +436,7 @@ impl Cell {
     }
 
     /// Adds the value to a row of separated values.
-    fn write(self, row: &mut RowWriter<'_>) {
+    pub(super) fn write(self, row: &mut RowWriter<'_>) {
         match self.json() {
             Value::Null => row.none("", 0),
             // What JSON says of a port that there is none.

@@ -16,7 +16,7 @@ pub struct FormatArgs {
     pub columns: Option<String>,
     /// Print JSON, as --format json.
     ///
-    /// There is an object per packet or window, and the summary as the last object.
+    /// There is an object a line; the last line has the totals.
     #[arg(help_heading = ANSWER, long, conflicts_with = "format")]
     pub json: bool,
 }

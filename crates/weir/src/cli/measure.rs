@@ -2,6 +2,7 @@
 
 use super::*;
 use std::net::IpAddr;
+use weir_measure::By;
 
 const MEASURE_EXAMPLES: &str = "\
 Examples:
@@ -280,6 +281,19 @@ pub enum ByArg {
     Ports,
     /// Distinct pairs of a peer and a destination port
     Contacts,
+}
+
+impl ByArg {
+    /// The figure that ranks.
+    pub fn figure(self) -> By {
+        match self {
+            Self::Packets => By::Packets,
+            Self::Bytes | Self::Rate => By::Bytes,
+            Self::Peers => By::Peers,
+            Self::Ports => By::Ports,
+            Self::Contacts => By::Contacts,
+        }
+    }
 }
 
 /// Part of the health of the traffic.

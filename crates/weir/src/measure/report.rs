@@ -17,6 +17,7 @@ use weir_measure::{
     Table, Tally, Weigh, Window, bits_per_second, per_second,
 };
 use weir_messages::measured::columns::{Separated, is_exact, usual};
+use weir_messages::measured::diff::loss_words;
 use weir_messages::measured::{
     Answers, Beside, Ways, address, further_parts, keyless_reasons, port_of, proto_name, size_label,
 };
@@ -26,7 +27,7 @@ use weir_packet::time::{Digits, Shape, Stamp};
 use weir_view::{Finding, State};
 
 /// Note in place of a number of dropped packets, if all packets of the sources were delivered and measured.
-const NO_LOSS: &str = "no loss";
+const NO_LOSS: &str = weir_messages::measured::diff::NO_LOSS;
 
 /// Writer of windows and of the summary.
 pub struct Report {
@@ -166,17 +167,7 @@ impl Report {
                 many => format!("{} sources", many.len()),
             };
             // All delivered packets were measured, but not all packets were delivered.
-            let loss = match (
-                beside.fault,
-                beside.ledger.lost_before,
-                beside.ledger.loss_unknown.is_empty(),
-            ) {
-                (Some(_), _, _) => "incomplete".to_owned(),
-                (None, 0, true) => NO_LOSS.to_owned(),
-                (None, 0, false) => "loss unknown".to_owned(),
-                (None, n, true) => format!("{} lost before", grouped(n)),
-                (None, n, false) => format!("{} or more lost before", grouped(n)),
-            };
+            let loss = loss_words(beside.fault.is_some(), beside.ledger);
             let before = match beside.counted_before {
                 0 => String::new(),
                 n => format!(
@@ -664,6 +655,17 @@ fn bound_text(figure: u64, bound: &Bound) -> String {
     }
 }
 
+/// The range of a change, with its kind. Line feeds mark the places to break.
+pub fn bound_of_change(kind: BoundKind, [lower, upper]: [String; 2]) -> String {
+    match kind {
+        BoundKind::None => "-".to_owned(),
+        BoundKind::Probabilistic { confidence } => {
+            format!("{lower} ..\n{upper}\n({} %)", (confidence * 100.0).floor())
+        }
+        BoundKind::Exact | BoundKind::Deterministic => format!("{lower} ..\n{upper}"),
+    }
+}
+
 /// A figure that does not rank, and the distance to the upper bound of the truth. A line feed marks the place to break.
 fn companion_text(figure: u64, bound: &Bound, text: fn(u64) -> String) -> String {
     match bound.upper.saturating_sub(figure) {
@@ -701,7 +703,8 @@ fn flow_proto(key: &FlowKey) -> String {
     format!("{}{fragment}", proto_name(key.proto))
 }
 
-fn key_columns<'a>(kind: KeyKind, keys: impl Iterator<Item = &'a FlowKey>) -> Vec<Column> {
+/// Columns with the parts of keys.
+pub fn key_columns<'a>(kind: KeyKind, keys: impl Iterator<Item = &'a FlowKey>) -> Vec<Column> {
     use Narrow::{Behind, Below, Stays};
     let keys: Vec<&FlowKey> = keys.collect();
     let column = |title, narrow, cell: &dyn Fn(&FlowKey) -> String| Column {

@@ -4,7 +4,7 @@ use crate::support::*;
 use serde_json::Value;
 
 /// Reads csv by RFC 4180: each row as the names of the heading with its cells.
-fn csv(text: &str) -> Vec<Vec<(String, String)>> {
+pub fn csv(text: &str) -> Vec<Vec<(String, String)>> {
     let rows: Vec<Vec<String>> = text.split_terminator("\r\n").map(cells).collect();
     let (heading, rows) = rows.split_first().expect("a heading");
     rows.iter()

@@ -9,7 +9,7 @@ use std::io::Write;
 use std::process::Child;
 
 /// Waits until the child handles SIGTERM, which would end it without a summary before that.
-fn wait_until_it_listens(child: &Child) {
+pub fn wait_until_it_listens(child: &Child) {
     let handled = || {
         let status = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap_or_default();
         let mask = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));

@@ -11,6 +11,7 @@ mod counts;
 mod ctl;
 mod dedup;
 mod demo;
+mod diff;
 mod doctor;
 mod findings;
 mod firewall;
