@@ -14,6 +14,10 @@ pub const HEADER: usize = 12;
 /// Most bytes of a name, with the length byte of each label and the empty label at its end (RFC 1035, 2.3.4).
 pub const NAME_MAX: usize = 255;
 
+/// Most compression pointers that lead to the labels of a name: a name has no more labels (RFC 1035, 2.3.4), and a pointer is of use only
+/// in front of a label.
+pub const POINTERS_MAX: u8 = 127;
+
 /// Types of records that have a use in this project.
 pub mod kinds {
     /// IPv4 address.
@@ -74,9 +78,9 @@ impl Header {
 pub enum Malformed {
     /// The captured bytes end.
     Truncated,
-    /// A compression pointer leads forwards, or in a circle.
+    /// A compression pointer leads forwards or in a circle, or follows [`POINTERS_MAX`] others.
     Pointer,
-    /// A label has a length byte with the reserved bits 01 or 10.
+    /// A label has a length byte with the reserved bits 01 or 10; in a text, a label is empty or too long.
     Label,
     /// The name has more than [`NAME_MAX`] bytes.
     TooLong,
@@ -92,7 +96,7 @@ pub struct Name {
 impl Name {
     /// The name at offset `at` of `message`, without compression, and the offset after it.
     ///
-    /// **Cost**: linear in the bytes of the name and its pointers, of which there are at most 16 384.
+    /// **Cost**: linear in the bytes of the name and its pointers, of which there are at most [`POINTERS_MAX`].
     pub fn read(message: &[u8], at: usize) -> Result<(Self, usize), Malformed> {
         let mut name = Self {
             bytes: [0; NAME_MAX],
@@ -102,6 +106,7 @@ impl Name {
         // Pointers lead in front of this offset.
         let mut before = at;
         let mut end = None;
+        let mut pointers = 0;
         loop {
             let length = *message.get(place).ok_or(Malformed::Truncated)?;
             match length >> 6 {
@@ -118,9 +123,10 @@ impl Name {
                     let target =
                         usize::from(be16(message, place).ok_or(Malformed::Truncated)? & 0x3fff);
                     end = end.or(Some(place + 2));
-                    if target >= before {
+                    if target >= before || pointers == POINTERS_MAX {
                         return Err(Malformed::Pointer);
                     }
+                    pointers += 1;
                     (before, place) = (target, target);
                 }
                 _ => return Err(Malformed::Label),
@@ -128,7 +134,28 @@ impl Name {
         }
     }
 
-    /// Appends a label with its length byte.
+    /// The name of a text such as `www.example.com`, with or without a dot at its end. Bytes of labels may be any but a dot.
+    ///
+    /// **Errors**: an empty label, or one of more than 63 bytes; more than [`NAME_MAX`] bytes.
+    pub fn of_text(text: &[u8]) -> Result<Self, Malformed> {
+        const LABEL_MAX: usize = 63;
+        let mut name = Self {
+            bytes: [0; NAME_MAX],
+            len: 0,
+        };
+        let text = text.strip_suffix(b".").unwrap_or(text);
+        for label in text.split(|byte| *byte == b'.') {
+            if label.is_empty() || label.len() > LABEL_MAX {
+                return Err(Malformed::Label);
+            }
+            name.append(&[label.len() as u8])?;
+            name.append(label)?;
+        }
+        name.append(&[0])?;
+        Ok(name)
+    }
+
+    /// Appends a label with its length byte, or a part of both.
     fn append(&mut self, label: &[u8]) -> Result<(), Malformed> {
         let start = usize::from(self.len);
         let room = self.bytes.get_mut(start..start + label.len());

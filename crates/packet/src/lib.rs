@@ -16,6 +16,7 @@ pub mod savefile;
 pub mod suggestions;
 pub mod text;
 pub mod time;
+pub mod tls;
 pub mod transport;
 
 pub use link::LinkType;

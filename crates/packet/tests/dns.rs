@@ -55,6 +55,31 @@ fn names_that_no_message_may_have() {
     assert_eq!(read(&longest, 0).map(|text| text.len()), Ok(NAME_MAX - 2));
     let longer = [b"\x02aa", &longest[2..]].concat();
     assert_eq!(read(&longer, 0), Err(Malformed::TooLong));
+    // Each pointer leads to the one before it, and the first to the root.
+    let chain: Vec<u8> = std::iter::once(0)
+        .chain((0..128u16).flat_map(|n| (0xc000 | (2 * n).saturating_sub(1)).to_be_bytes()))
+        .collect();
+    let place = |pointers: usize| 2 * pointers - 1;
+    assert_eq!(read(&chain, place(127)), Ok(".".to_owned()));
+    assert_eq!(read(&chain, place(128)), Err(Malformed::Pointer));
+    assert!(body::name(&chain, place(127)) && !body::name(&chain, place(128)));
+}
+
+#[test]
+fn names_of_texts() {
+    let name = |text: &str| Name::of_text(text.as_bytes()).map(|name| name.to_string());
+    for text in ["www.example.com", "a", "x.", "\u{1b}[31m.b"] {
+        let shown = text.trim_end_matches('.').replace('\u{1b}', "\\027");
+        assert_eq!(name(text), Ok(shown));
+    }
+    let label = "a".repeat(63);
+    assert_eq!(name(&label), Ok(label.clone()));
+    for text in ["", ".", "a..b", ".a", &format!("{label}a")] {
+        assert_eq!(name(text), Err(Malformed::Label), "{text}");
+    }
+    let long = [&label[..]; 4].join(".");
+    assert_eq!(name(&long[..253]), Ok(long[..253].to_owned()));
+    assert_eq!(name(&long), Err(Malformed::TooLong));
 }
 
 #[test]

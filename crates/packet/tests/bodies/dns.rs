@@ -2,11 +2,12 @@
 #![allow(dead_code, reason = "each test and fuzz target uses its part")]
 
 use std::collections::BTreeSet;
-use weir_packet::dns::{Entries, HEADER, Header, Malformed, NAME_MAX, Name};
+use weir_packet::dns::{Entries, HEADER, Header, Malformed, NAME_MAX, Name, POINTERS_MAX};
 
-/// Naive twin of [`Name::read`]: labels as a list, and a set of the places that were read instead of an order of pointers.
+/// Naive twin of [`Name::read`]: labels as a list, and a set of the places that were read instead of an order of pointers, of which it
+/// follows as many.
 fn naive(message: &[u8], at: usize) -> Option<(Vec<Vec<u8>>, usize)> {
-    let (mut labels, mut seen) = (Vec::new(), BTreeSet::new());
+    let (mut labels, mut seen, mut pointers) = (Vec::new(), BTreeSet::new(), 0);
     let (mut place, mut end) = (at, None);
     loop {
         if !seen.insert(place) {
@@ -16,6 +17,10 @@ fn naive(message: &[u8], at: usize) -> Option<(Vec<Vec<u8>>, usize)> {
         if length >= 0xc0 {
             let target = (length & 0x3f) << 8 | *message.get(place + 1)? as usize;
             end.get_or_insert(place + 2);
+            pointers += 1;
+            if pointers > POINTERS_MAX {
+                return None;
+            }
             place = target;
         } else if length >= 0x40 {
             return None;
@@ -63,6 +68,11 @@ pub fn name(message: &[u8], at: usize) -> bool {
             let wire = labels.iter().map(|label| 1 + label.len()).sum::<usize>() + 1;
             assert_eq!(name.as_wire().len(), wire);
             let text = name.to_string();
+            let has_dot = labels.iter().any(|label| label.contains(&b'.'));
+            if !labels.is_empty() && !has_dot {
+                let joined = labels.join(&b'.');
+                assert_eq!(Name::of_text(&joined), Ok(name), "{text:?}");
+            }
             assert!(text.bytes().all(|byte| byte.is_ascii_graphic()), "{text:?}");
             if !labels.is_empty() {
                 assert_eq!(unescaped(&text), labels, "{text}");
