@@ -168,7 +168,7 @@ impl Measurement {
             expression: if options.inner { "" } else { &options.filter },
             replaces_filter: false,
             names: &opening.meaning.clone(),
-            snaplen: snaplen(filters || options.inner, 0),
+            snaplen: snaplen(filters || options.inner || measure.reads_names(), 0),
             shares: shares.map_err(Error::refused)?,
             yes_take: &options.yes_take,
         })?;

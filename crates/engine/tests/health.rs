@@ -38,6 +38,7 @@ fn look(plan: &Plan, memory: usize, window_ns: i64) -> (Vec<Report>, Report, Kno
             dns: true,
             path: true,
         },
+        names: None,
         memory,
         rows: 1000,
         windows: window_ns != 0,

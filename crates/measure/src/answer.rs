@@ -2,6 +2,7 @@
 
 use crate::State;
 use crate::health;
+use crate::names::Names;
 use crate::tally::Arrivals;
 use weir_packet::flow::FlowKey;
 use weir_sketch::Counts;
@@ -63,7 +64,7 @@ impl Bound {
 }
 
 /// Figures of both directions of a row, whose sums are the figures of the row.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Sides {
     /// Packets and bytes that the end sent, or that the first end sent to the other.
     pub tx: Counts,
@@ -352,6 +353,8 @@ pub struct Window<'a> {
     pub before: Option<Option<&'a State>>,
     /// Health of the packets of the window, if the settings ask for it; `None` in further results of a window.
     pub health: Option<&'a health::Report>,
+    /// Names of addresses that were seen by the end of the window, if the settings ask for them.
+    pub names: Option<&'a Names>,
 }
 
 impl Window<'_> {
@@ -359,6 +362,8 @@ impl Window<'_> {
     /// the sources cover only a part of this window or of the one before.
     pub fn changers(&self, i: usize, rows: usize) -> Option<Vec<Change>> {
         let before = self.before?;
-        Some(crate::state::changers(before, self.state, i, rows))
+        Some(crate::state::changers(
+            before, self.state, i, rows, self.names,
+        ))
     }
 }

@@ -65,7 +65,7 @@ impl By {
             (KeyKind::Sport | KeyKind::Dport, Self::Contacts) => {
                 "the contacts of a port are its peers: count these"
             }
-            (KeyKind::Host(_) | KeyKind::Hosts, _) => {
+            (KeyKind::Host(_) | KeyKind::Hosts | KeyKind::Name, _) => {
                 "it counts both directions: use the key src or dst"
             }
             (KeyKind::Service | KeyKind::App, _) => "it counts both directions: use the key dport",
@@ -137,6 +137,12 @@ pub enum Unfit {
         /// Sketch.
         sketch: Sketch,
     },
+    /// Names are read from the first packet on, or not at all.
+    #[error(
+        "the key name needs the names in the packets, which this measurement does not read: begin it with the key name, or with a \
+         column of names"
+    )]
+    Names,
     /// Workers cannot share a sample.
     #[error("workers cannot share the sample by which {by} are counted")]
     Shared {

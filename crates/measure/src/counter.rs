@@ -15,6 +15,7 @@ mod simple;
 pub use shared::SharedTables;
 
 use crate::answer::{Bound, BoundKind, Change, Estimate, Row, Table, largest_changes};
+use crate::names::Names;
 use crate::part::{Count, Fill, Part};
 use crate::{Config, Error, KeyKind, Observation};
 use cms::{NamedCms, SharedNamedCms};
@@ -466,28 +467,35 @@ impl Counter {
 
     /// Returns the keys whose figures changed most; a window without a table had no packets.
     ///
-    /// If the keys have sides, `sides` is their kind.
+    /// If the keys have sides, `sides` is their kind, with the names by which keys of names are added up.
     pub fn changes(
         before: Option<&Self>,
         after: Option<&Self>,
-        sides: Option<KeyKind>,
+        sides: Option<(KeyKind, Option<&Names>)>,
         by: Weigh,
         rows: usize,
         hash: impl Fn(&FlowKey) -> u64,
     ) -> Vec<Change> {
-        let keys: HashSet<FlowKey> = match (before, after) {
+        let kind = sides.map(|(kind, _)| kind);
+        let mut keys: HashSet<FlowKey> = match (before, after) {
             (Some(Self::Reversible(_)), _) | (_, Some(Self::Reversible(_))) => {
                 let [before, after] = [before, after].map(|it| it.and_then(Self::recoverable));
                 Recoverable::changed(before, after, rows)
             }
-            _ => Self::all_keys(before, after, sides, &hash),
+            _ => Self::all_keys(before, after, kind, &hash),
         };
+        let names = sides.and_then(|(_, names)| names);
+        keys.extend(names.into_iter().flat_map(Names::hosts));
         let change = |key: FlowKey| {
             let [then, now] =
-                [before, after].map(|table| Self::whole_figure(table, &key, sides, by, &hash));
+                [before, after].map(|table| Self::whole_figure(table, &key, kind, by, &hash));
             Change::between(key, then, now)
         };
-        largest_changes(keys.into_iter().map(change).collect(), rows)
+        let changes = keys.into_iter().map(change);
+        match names {
+            Some(names) => largest_changes(folded::changes_of_names(changes, names), rows),
+            None => largest_changes(changes.collect(), rows),
+        }
     }
 
     /// Returns the keys that one of two tables holds, each once; both sides of a key are one.

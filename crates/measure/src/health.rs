@@ -8,6 +8,7 @@ pub mod path;
 mod sets;
 pub mod tcp;
 
+use crate::names::Names;
 use dns::Dialogues;
 use tcp::Conversations;
 use weir_packet::flow::{FlowKey, Hasher};
@@ -29,6 +30,8 @@ pub struct Parts {
 pub struct Config {
     /// Parts to look at.
     pub parts: Parts,
+    /// Memory for the names of addresses, bytes; `None`: the packets are not searched for names.
+    pub names: Option<usize>,
     /// Memory of each table, bytes.
     pub memory: usize,
     /// Most rows of a list.
@@ -53,9 +56,16 @@ pub struct Report {
     pub dns: Option<dns::Report>,
     /// Fragments and packets that are too big, if the settings ask for them.
     pub path: Option<path::Report>,
+    /// Names that were seen, if the settings ask for them. They are in the reports of windows only.
+    pub names: Option<Names>,
 }
 
 impl Report {
+    /// Whether the report has a part of the health.
+    pub fn has_parts(&self) -> bool {
+        self.tcp.is_some() || self.dns.is_some() || self.path.is_some()
+    }
+
     /// Adds the report of another worker, about the same time and other conversations.
     pub fn merge(&mut self, other: Self) {
         let rows = self.most;
@@ -74,6 +84,10 @@ impl Report {
             }
             (mine, theirs) => *mine = mine.take().or(theirs),
         }
+        match (&mut self.names, other.names) {
+            (Some(mine), Some(theirs)) => mine.merge(&theirs),
+            (mine, theirs) => *mine = mine.take().or(theirs),
+        }
     }
 }
 
@@ -84,6 +98,7 @@ pub struct Health {
     tcp: Option<Conversations>,
     dns: Option<Dialogues>,
     path: Option<[path::Report; 2]>,
+    names: Option<Names>,
 }
 
 impl Health {
@@ -91,6 +106,7 @@ impl Health {
     pub fn new(config: &Config) -> Self {
         let &Config {
             parts,
+            names,
             memory,
             rows,
             windows,
@@ -104,6 +120,7 @@ impl Health {
                 .then(|| Conversations::new(memory, hasher(), windows)),
             dns: parts.dns.then(|| Dialogues::new(memory, hasher(), windows)),
             path: parts.path.then(Default::default),
+            names: names.map(Names::new),
         }
     }
 
@@ -130,6 +147,14 @@ impl Health {
         if let Some([now, _]) = &mut self.path {
             now.take(transport);
         }
+        if let Some(names) = &mut self.names {
+            names.see(transport);
+        }
+    }
+
+    /// Returns the names that were seen since the last call, or since the last window ended.
+    pub fn take_names(&mut self) -> Option<Names> {
+        self.names.as_mut().map(Names::take)
     }
 
     /// Ends the current window. Returns the health of its packets.
@@ -143,6 +168,7 @@ impl Health {
                 *all += &*now;
                 std::mem::take(now).ranked(rows)
             }),
+            names: self.take_names(),
         }
     }
 
@@ -157,6 +183,7 @@ impl Health {
                 all += &now;
                 all.ranked(rows)
             }),
+            names: None,
         }
     }
 }

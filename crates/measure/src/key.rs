@@ -6,6 +6,7 @@ pub use fields::{Field, Fields, Unpacked};
 
 use crate::service;
 use core::fmt;
+use core::net::IpAddr;
 use core::str::FromStr;
 use weir_packet::flow::{Facts, FlowKey};
 use weir_packet::suggestions::did_you_mean;
@@ -42,6 +43,8 @@ pub enum KeyKind {
     Proto,
     /// Each of both MAC addresses.
     Mac,
+    /// The name of each address, or the address if it has none. The table counts hosts, and answers add up the hosts of a name.
+    Name,
     /// Several fields, or one field that is not in the flow key.
     Fields(Fields),
 }
@@ -136,7 +139,7 @@ impl KeyKind {
     pub const HOST: Self = Self::Host(Prefix::ALL);
 
     /// Kinds without a parameter, with their names.
-    pub const NAMES: [(&'static str, Self); 13] = [
+    pub const NAMES: [(&'static str, Self); 14] = [
         ("5tuple", Self::FiveTuple),
         ("conversation", Self::Conversation),
         ("pair", Self::Pair),
@@ -150,6 +153,7 @@ impl KeyKind {
         ("app", Self::App),
         ("proto", Self::Proto),
         ("mac", Self::Mac),
+        ("name", Self::Name),
     ];
 
     /// Names of the fields that are keys of their own, and that combined keys have.
@@ -178,6 +182,7 @@ impl KeyKind {
                 | Self::Service
                 | Self::App
                 | Self::Mac
+                | Self::Name
         )
     }
 
@@ -274,6 +279,7 @@ impl KeyKind {
             Self::Service => service_key(flow),
             Self::App => app_key(flow),
             Self::Mac => FlowKey::NONE,
+            Self::Name => Self::HOST.project(flow),
             Self::Fields(fields) => fields.pack(flow, &Facts::NONE, 0),
         }
     }
@@ -317,13 +323,42 @@ impl KeyKind {
         match self {
             Self::Conversation => Self::FiveTuple,
             Self::Hosts => Self::Pair,
+            Self::Name => Self::HOST,
             kind => kind,
         }
     }
 
     /// Returns whether each packet counts for two keys.
     pub fn counts_twice(self) -> bool {
-        matches!(self, Self::Host(_) | Self::Mac)
+        matches!(self, Self::Host(_) | Self::Mac | Self::Name)
+    }
+
+    /// Returns whether an end of the key is an address.
+    pub fn has_address(self) -> [bool; 2] {
+        match self {
+            Self::FiveTuple | Self::Conversation | Self::Pair | Self::Hosts => [true; 2],
+            Self::Src(prefix) | Self::Host(prefix) => [prefix.is_all(), false],
+            Self::Dst(prefix) => [false, prefix.is_all()],
+            Self::Fields(fields) => {
+                let (src, dst) = fields.prefixes();
+                [(Field::Src, src), (Field::Dst, dst)]
+                    .map(|(field, prefix)| fields.has(field) && prefix.is_all())
+            }
+            _ => [false; 2],
+        }
+    }
+
+    /// Returns the addresses of a key, where [it has any](Self::has_address).
+    pub fn addresses(self, key: &FlowKey) -> [Option<IpAddr>; 2] {
+        let [has_src, has_dst] = self.has_address();
+        let flow = match self {
+            Self::Fields(fields) => fields.unpack(key).flow,
+            _ => *key,
+        };
+        [
+            flow.source().filter(|_| has_src),
+            flow.destination().filter(|_| has_dst),
+        ]
     }
 
     /// Returns the prefix length of an address of `family`, or `None` if the kind is not a prefix.
@@ -514,7 +549,6 @@ impl FromStr for KeyKind {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use core::net::IpAddr;
 
     fn flow(src: &str, dst: &str) -> FlowKey {
         let bytes = |text: &str| match text.parse().expect("an address") {
@@ -629,6 +663,7 @@ mod tests {
             "service",
             "app",
             "mac",
+            "name",
             "vlan",
             "src,dport",
             "src/24/56,vlan,tcpflags",
@@ -665,6 +700,7 @@ mod tests {
             "src,",
             "src,src/8",
             "host,vlan",
+            "name,vlan",
             "vlan,conversation",
             "5tuple,smac",
         ] {

@@ -11,6 +11,7 @@ mod compare;
 mod counter;
 pub mod health;
 mod key;
+pub mod names;
 mod observation;
 mod part;
 mod rate;
@@ -29,6 +30,7 @@ pub use answer::{
 pub use by::{By, Unfit};
 pub use compare::{Comparison, Contrast, Half, Listed, Scale, compare};
 pub use counter::{SharedTables, Sketch};
+pub(crate) use key::RECEIVES;
 pub use key::{Field, Fields, KeyKind, NoSuchKey, Prefix, Unpacked, app_name, mac_of};
 pub use observation::{Kind, Observation};
 pub use rate::{bits_per_second, per_second};
@@ -65,6 +67,8 @@ pub struct Config {
     pub seed: u64,
     /// Addresses on this side of the link, which tell incoming from outgoing packets; `None`: interfaces tell it, if they can.
     pub local: Option<Arc<Addresses>>,
+    /// Memory for the names of addresses, bytes; `None`: the packets are not searched for names.
+    pub names: Option<usize>,
     /// Tables that all workers share; `None`: each worker has its own. Not every sketch can be shared: see
     /// [`Sketch::can_be_shared`].
     pub shared: Option<SharedTables>,
@@ -97,6 +101,7 @@ impl Default for Config {
             windowing: Windowing::default(),
             seed: 0,
             local: None,
+            names: None,
             shared: None,
             watch: false,
         }
@@ -118,6 +123,9 @@ impl Config {
             Setting::Keys(keys) => {
                 for key in &keys {
                     self.by.check(*key)?;
+                }
+                if self.names.is_none() && keys.contains(&KeyKind::Name) {
+                    return Err(Unfit::Names);
                 }
                 other.keys = keys;
             }
@@ -181,6 +189,17 @@ pub type Error = weir_sketch::Error;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_cannot_be_counted_by_a_run_that_does_not_read_them() {
+        let with = |config: &Config| config.with(Setting::Keys(vec![KeyKind::Name])).err();
+        assert_eq!(with(&Config::default()), Some(Unfit::Names));
+        let reading = Config {
+            names: Some(names::MEMORY),
+            ..Config::default()
+        };
+        assert_eq!(with(&reading), None);
+    }
 
     #[test]
     fn memory_follows_the_sketch_and_the_rows_until_somebody_says_how_much() {

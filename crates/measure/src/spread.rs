@@ -102,9 +102,12 @@ impl Fields {
                 }
             }
             // `By::check` refuses them.
-            KeyKind::Hosts | KeyKind::Host(_) | KeyKind::Service | KeyKind::App | KeyKind::Mac => {
-                none
-            }
+            KeyKind::Hosts
+            | KeyKind::Host(_)
+            | KeyKind::Service
+            | KeyKind::App
+            | KeyKind::Mac
+            | KeyKind::Name => none,
         }
     }
 

@@ -2,6 +2,7 @@
 
 use crate::answer::{Change, Estimate, SpreadTable, Table};
 use crate::counter::{Counter, TOGETHER};
+use crate::names::Names;
 use crate::observation::Glance;
 use crate::part::Maker;
 use crate::spread::Spread;
@@ -343,9 +344,15 @@ impl State {
     ///
     /// **Panics**: the tables count [distinct elements](Self::spread).
     pub fn table(&self, i: usize, rows: usize) -> Table {
+        self.table_with(i, rows, None)
+    }
+
+    /// The same, with the names of hosts for a table of [names](KeyKind::Name); hosts without one have rows of their own.
+    pub fn table_with(&self, i: usize, rows: usize, names: Option<&Names>) -> Table {
         let (kind, table) = &self.tables[i];
         if kind.has_sides() {
-            return table.folded(*kind, self.by, rows, |key| self.hasher.plain(key));
+            let names = names.filter(|_| *kind == KeyKind::Name);
+            return table.folded((*kind, names), self.by, rows, |key| self.hasher.plain(key));
         }
         let keys = match *kind {
             KeyKind::FiveTuple => Some(self.flows()),
@@ -407,6 +414,7 @@ pub(crate) fn changers(
     after: Option<&State>,
     i: usize,
     rows: usize,
+    names: Option<&Names>,
 ) -> Vec<Change> {
     let Some(State {
         hasher,
@@ -428,7 +436,8 @@ pub(crate) fn changers(
     Counter::changes(
         before.map(|state| &state.tables[i].1),
         after.map(|state| &state.tables[i].1),
-        kind.filter(|kind| kind.has_sides()),
+        kind.filter(|kind| kind.has_sides())
+            .map(|kind| (kind, names.filter(|_| kind == KeyKind::Name))),
         *by,
         rows,
         |key| hasher.plain(key),

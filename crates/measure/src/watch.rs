@@ -58,7 +58,8 @@ impl Watch {
 
     pub fn hosts(&self, rows: usize, hasher: &Hasher) -> Table {
         let hash = |key: &FlowKey| hasher.plain(key);
-        self.hosts.folded(KeyKind::HOST, Weigh::Packets, rows, hash)
+        self.hosts
+            .folded((KeyKind::HOST, None), Weigh::Packets, rows, hash)
     }
 
     pub fn contacts(&self, rows: usize) -> SpreadTable {

@@ -454,6 +454,7 @@ fn window(before: Option<Option<&State>>, state: Option<&State>) -> Vec<weir_mea
         change: None,
         before,
         health: None,
+        names: None,
     };
     window.changers(0, 1000).expect("both windows are known")
 }

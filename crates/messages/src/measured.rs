@@ -15,6 +15,7 @@ use weir_engine::firewall::remote::fates;
 use weir_engine::ledger::Ledger;
 use weir_engine::name::Name;
 use weir_io::{Input, Kind};
+use weir_measure::names::Names;
 use weir_measure::{
     Arrivals, Bound, BoundKind, By, Change, Counts, Estimate, KeyKind, Keyless, Keys, Missing, Row,
     SIZE_CLASSES, SpreadTable, State, Table, Tally, Weigh, Window, bits_per_second,
@@ -124,8 +125,11 @@ impl Answers {
     }
 
     /// Returns the rows of table `i` of packets or bytes that the answer shows, and what is outside.
-    pub fn table(&self, state: &State, i: usize) -> Table {
-        let table = state.table(i, self.rows);
+    pub fn table(&self, window: &Window<'_>, i: usize) -> Table {
+        let Some(state) = window.state else {
+            return Table::default();
+        };
+        let table = state.table_with(i, self.rows, window.names);
         let Some(share) = self.above else {
             return table;
         };
@@ -138,7 +142,7 @@ impl Answers {
         let is_enough = |row: &&Row| row.counts.by(weigh) as f64 >= least;
         match table.rows.iter().take_while(is_enough).count() {
             rows if rows == table.rows.len() => table,
-            rows => state.table(i, rows),
+            rows => state.table_with(i, rows, window.names),
         }
     }
 
@@ -247,12 +251,15 @@ impl Answers {
                     kind.to_string(),
                     changes
                         .iter()
-                        .map(|change| change_json(kind, change))
+                        .map(|change| change_json(kind, change, window.names))
                         .collect::<Value>(),
                 ))
             };
             let tables: Option<Map<_, _>> = keys.iter().enumerate().map(table).collect();
             put("changers", tables.into());
+        }
+        if let Some(names) = window.names {
+            put("names", names_json(names));
         }
         if let Some(report) = window.health {
             put("health", health::json(report));
@@ -271,8 +278,7 @@ impl Answers {
                 untracked: 0,
             };
         }
-        let table = window.state.map(|state| self.table(state, i));
-        let table = table.unwrap_or_default();
+        let table = self.table(window, i);
         Shown {
             top: self.top(window, kind, table.rows.iter().map(Figures::Weighed)),
             missing: missing_json(&table),
@@ -395,6 +401,7 @@ pub fn total(finished: &Finished, left_out: LeftOut) -> Window<'_> {
         change: None,
         before: None,
         health: finished.health.as_ref(),
+        names: finished.names.as_ref(),
     }
 }
 
@@ -585,8 +592,18 @@ pub(crate) fn bound_json(bound: &Bound) -> Value {
     object
 }
 
-pub(crate) fn change_json(kind: KeyKind, change: &Change) -> Value {
-    let mut object = key_json(kind, &change.key);
+/// Counts of the names of addresses.
+fn names_json(names: &Names) -> Value {
+    json!({
+        "addresses": names.len(),
+        "several": names.several(),
+        "lost": names.lost(),
+        "unread": names.unread(),
+    })
+}
+
+pub(crate) fn change_json(kind: KeyKind, change: &Change, names: Option<&Names>) -> Value {
+    let mut object = key_json(kind, &change.key, names);
     object.insert("before".to_owned(), change.before.into());
     object.insert("after".to_owned(), change.after.into());
     object.insert("change".to_owned(), change.delta().into());

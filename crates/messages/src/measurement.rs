@@ -2,7 +2,7 @@
 
 use crate::captures::interface;
 use crate::measured::Answers;
-use crate::measured::columns::choose;
+use crate::measured::columns::{choose, has_names};
 use crate::numbers::{asked_time, grouped};
 use crate::refusals::Terms;
 use crate::sources::{check, check_cpus, check_schemes, check_sort};
@@ -16,6 +16,7 @@ use weir_engine::run::Run;
 use weir_engine::session::Order;
 use weir_io::Input;
 use weir_measure::health;
+use weir_measure::names;
 use weir_measure::{By, Config, KeyKind, SharedTables, Sketch, Unfit, Windowing};
 use weir_memory::{Policy, Request};
 use weir_packet::addresses::Addresses;
@@ -186,6 +187,7 @@ impl Options {
             seed,
             local: self.local.clone(),
             watch: self.findings,
+            names: self.names(),
         };
         Ok(Settings {
             inner: self.inner,
@@ -200,14 +202,33 @@ impl Options {
         })
     }
 
+    /// Whether the packets are searched for names of addresses.
+    pub fn reads_names(&self) -> bool {
+        self.names().is_some()
+    }
+
+    /// Memory for names, bytes, if a key or a column has names.
+    fn names(&self) -> Option<usize> {
+        let has_column = self.columns.as_deref().is_some_and(has_names);
+        let has_any = has_column || self.keys.contains(&KeyKind::Name);
+        has_any.then(|| self.memory_or(names::MEMORY))
+    }
+
+    /// Memory of each table as `--memory` says it, bytes, or `usual`.
+    fn memory_or(&self, usual: usize) -> usize {
+        self.memory.map_or(usual, |memory| {
+            usize::try_from(memory).unwrap_or(usize::MAX)
+        })
+    }
+
     /// Returns the health to look at, if any.
     fn health(&self, seed: u64) -> Option<health::Config> {
-        let memory = self
-            .memory
-            .map(|memory| usize::try_from(memory).unwrap_or(usize::MAX));
-        (self.health != health::Parts::default()).then(|| health::Config {
+        let names = self.names();
+        let is_wanted = self.health != health::Parts::default() || names.is_some();
+        is_wanted.then(|| health::Config {
             parts: self.health,
-            memory: memory.unwrap_or(health::MEMORY),
+            names,
+            memory: self.memory_or(health::MEMORY),
             rows: self.rows,
             windows: self.window.is_some(),
             seed,

@@ -98,7 +98,7 @@ fn side(counts: &Counts, ns: u64) -> Value {
 
 fn table(table: &Table) -> Value {
     let changes = table.changes.as_ref();
-    let change = |change| change_json(table.kind, change);
+    let change = |change| change_json(table.kind, change, None);
     let changes = changes.map(|changes| changes.iter().map(change).collect::<Value>());
     json!({
         "by": match table.by {
@@ -166,8 +166,9 @@ fn row(table: &Table, row: &Row) -> Value {
     object.into()
 }
 
+/// Key of a row. A view keeps the hosts of a table of names apart, and so does not need their names.
 fn key(kind: KeyKind, row: &Row) -> Map<String, Value> {
-    key_json(kind, &row.listed.key)
+    key_json(kind, &row.listed.key, None)
 }
 
 /// A bound, whose upper end may be unknown.

@@ -40,6 +40,7 @@ use std::time::{Duration, Instant};
 use timing::Timing;
 use weir_io::{Chunk, Input};
 use weir_measure::health::Report;
+use weir_measure::names::Names;
 use weir_measure::{Aggregate, Arrivals, Config, Spares, State, Window};
 use weir_packet::flow::Tunnels;
 use weir_packet::savefile::Layout;
@@ -90,7 +91,7 @@ pub struct Settings {
     pub batch: usize,
     /// Whether processing times are recorded.
     pub timing: bool,
-    /// Health to look at, if any.
+    /// Health to look at, if any. It also says whether the packets are searched for names, as the settings of the counters do.
     pub health: Option<weir_measure::health::Config>,
 }
 
@@ -320,6 +321,8 @@ pub struct Finished {
     pub timing: Option<Timing>,
     /// Health of all packets, if the settings ask for it.
     pub health: Option<Report>,
+    /// Names of addresses, if the settings ask for them.
+    pub names: Option<Names>,
     /// Design in use.
     pub design: Design,
     /// Number of workers.
@@ -665,6 +668,7 @@ impl Run {
             counted_before,
             further,
             left_out,
+            names,
         } = merger.finish()?;
         let Self {
             team:
@@ -691,7 +695,9 @@ impl Run {
             health: health
                 .take()
                 .map(|lane| lane.total())
-                .or(health_of_workers.take()),
+                .or(health_of_workers.take())
+                .filter(Report::has_parts),
+            names,
             design,
             workers,
         })

@@ -112,6 +112,7 @@ fn findings(seconds: i64, plant: impl Fn(i64, &mut Traffic)) -> Vec<Finding> {
             change: None,
             before: None,
             health: health.as_ref(),
+            names: None,
         });
         state.into_iter().for_each(|state| spares.keep(state));
         said.extend(view.findings().take_notices());

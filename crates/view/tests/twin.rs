@@ -111,6 +111,7 @@ impl Meter {
             change: None,
             before: None,
             health: None,
+            names: None,
         });
         state
             .into_iter()

@@ -23,6 +23,7 @@ use weir_engine::records::{self, Query, Selection as Recorded};
 use weir_engine::run::{Ended, Run, Setup};
 use weir_engine::session::Session;
 use weir_engine::zone::Zone;
+use weir_measure::KeyKind;
 use weir_messages::captures::interface;
 use weir_messages::measured::diff::{Diff, DiffOptions, Side, choose};
 use weir_messages::measurement::Options;
@@ -141,6 +142,11 @@ fn measurement(arguments: &DiffArgs) -> anyhow::Result<Options> {
 }
 
 fn contents(arguments: &DiffArgs) -> anyhow::Result<DiffOptions> {
+    if arguments.key.contains(&KeyKind::Name) {
+        bail!(
+            "--key name cannot be compared, because the packets of each side tell names of their own: use --key host"
+        );
+    }
     let columns = arguments.format.columns.as_deref();
     let columns = columns.map(|list| choose(list, &arguments.key));
     Ok(DiffOptions {

@@ -395,7 +395,7 @@ impl Command<'_> {
         } else {
             1
         };
-        let request = capture_request(self.arguments, shares);
+        let request = capture_request(self.arguments, shares, self.options.reads_names());
         let about = capture::open(&mut self.session, &request, stop)?;
         check_queues(run, self.session.inputs())?;
         let by_flow = self.arguments.live.fanout == FanoutArg::Hash;
@@ -707,7 +707,11 @@ fn run_for_finding(hook: &Arc<Mutex<Programs>>, finding: &Finding) {
     }
 }
 
-fn capture_request(arguments: &MeasureArgs, shares: usize) -> CaptureRequest<'_> {
+fn capture_request(
+    arguments: &MeasureArgs,
+    shares: usize,
+    reads_names: bool,
+) -> CaptureRequest<'_> {
     // An expression may test any byte, and tunnels nest headers.
     let output = &arguments.output;
     let replaces = arguments.reloads();
@@ -716,8 +720,8 @@ fn capture_request(arguments: &MeasureArgs, shares: usize) -> CaptureRequest<'_>
         || !arguments.filter.trim().is_empty()
         || !output.split.is_empty();
     let writes_whole = output.writes() && output.snaplen == 0;
-    // Messages of DNS over TCP are read if they are whole.
-    let reads_messages = HealthArg::Dns.is_in(&arguments.health);
+    // Messages of DNS over TCP and of TLS are read if they are whole.
+    let reads_messages = reads_names || HealthArg::Dns.is_in(&arguments.health);
     let whole = filters || arguments.inside.inner || writes_whole || reads_messages;
     CaptureRequest {
         settings: capture::settings(&arguments.live),

@@ -12,7 +12,10 @@ from weir import _tables
 from weir._weir import Failed, Measurement
 
 #: Columns of a key, in the order of a table.
-KEYS = ("src", "dst", "sport", "dport", "proto")
+KEYS = (
+    *("src", "dst", "host", "name", "sport", "dport", "service", "proto", "app", "mac", "smac", "dmac"),
+    *("vlan", "mpls", "vni", "ethertype", "dscp", "ttl", "tcpflags", "size", "interface", "direction"),
+)
 #: Columns of figures; a table has two of packets and bytes, or one number of elements with their answers.
 FIGURES = ("packets", "bytes", "peers", "ports", "contacts", "unanswered", "refused")
 

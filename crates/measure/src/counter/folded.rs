@@ -6,11 +6,15 @@
 //! no other key has more than twice the largest side outside, so that the list is right
 //!   if its last row has as much; else try again with a larger M
 //! ```
+//!
+//! Tables of names hold hosts. All hosts with a name are candidates too, and the rows of the hosts of a name are added up: a name has no
+//! hosts outside.
 
 use super::{Answers, Counter, Hash};
 use crate::KeyKind;
-use crate::answer::{Bound, BoundKind, Estimate, Keys, Missing, Row, Sides, Table};
-use std::collections::HashMap;
+use crate::answer::{Bound, BoundKind, Change, Estimate, Keys, Missing, Row, Sides, Table};
+use crate::names::Names;
+use std::collections::{HashMap, HashSet};
 use weir_packet::flow::FlowKey;
 use weir_sketch::{Counts, Weigh};
 use zerocopy::IntoBytes;
@@ -19,12 +23,12 @@ use zerocopy::IntoBytes;
 const MOST: usize = 1 << 16;
 
 impl Counter {
-    /// Returns the largest `rows` keys of a kind with sides.
+    /// Returns the largest `rows` keys of a kind with sides, added up by `names` if there are any.
     ///
     /// **Cost**: reads all keys, nearly always once; allocates room for at most [`MOST`] sides.
     pub fn folded(
         &self,
-        kind: KeyKind,
+        (kind, names): (KeyKind, Option<&Names>),
         by: Weigh,
         rows: usize,
         hash: impl Fn(&FlowKey) -> u64,
@@ -34,6 +38,7 @@ impl Counter {
             let folding = Folding {
                 table: self.settled(),
                 kind,
+                names,
                 by,
                 hash: &hash,
             };
@@ -51,6 +56,7 @@ impl Counter {
 struct Folding<'a> {
     table: &'a dyn Answers,
     kind: KeyKind,
+    names: Option<&'a Names>,
     by: Weigh,
     hash: Hash<'a>,
 }
@@ -64,26 +70,37 @@ impl Folding<'_> {
         let outside = listed.missing.at_most.saturating_mul(2);
         let sides = listed.rows.iter();
         let mut keys: HashMap<FlowKey, Both> = sides
-            .map(|row| (self.kind.whole(&row.key).0, [None; 2]))
+            .map(|row| self.kind.whole(&row.key).0)
+            .chain(self.names.into_iter().flat_map(Names::hosts))
+            .map(|whole| (whole, [None; 2]))
             .collect();
-        let mut count = 0;
+        // Keys without a name, and names.
+        let (mut count, mut named) = (0, HashSet::new());
         self.table.each(self.by, self.hash, &mut |row| {
             let (whole, receives) = self.kind.whole(&row.key);
             // A key is counted with its sending side, if the table has it.
-            count += u64::from(!receives || !self.table.has(&whole, (self.hash)(&whole)));
+            match self.label(&whole) {
+                Some(name) => drop(named.insert(name)),
+                None => {
+                    count += u64::from(!receives || !self.table.has(&whole, (self.hash)(&whole)));
+                }
+            }
             if let Some(both) = keys.get_mut(&whole) {
                 both[usize::from(receives)] = Some(row);
             }
         });
-        let mut all: Vec<Row> = keys
-            .into_iter()
-            .map(|(key, both)| self.sum(key, both))
-            .collect();
+        let rows_of_keys = keys.into_iter().map(|(key, both)| self.sum(key, both));
+        let mut all: Vec<Row> = match self.names {
+            None => rows_of_keys.collect(),
+            Some(_) => self.by_name(rows_of_keys),
+        };
         all.sort_unstable_by(|a, b| {
             let figures = b.counts.by(self.by).cmp(&a.counts.by(self.by));
             figures.then_with(|| a.key.as_bytes().cmp(b.key.as_bytes()))
         });
-        let others = all.split_off(rows.min(all.len()));
+        // Hosts with a name may have sent nothing.
+        let seen = all.partition_point(|row| row.counts.by(self.by) > 0);
+        let others = all.split_off(rows.min(seen));
         let at_most = others
             .iter()
             .map(|row| row.bound.upper)
@@ -94,7 +111,7 @@ impl Folding<'_> {
             packets: rest.packets.saturating_sub(row.counts.packets),
             bytes: rest.bytes.saturating_sub(row.counts.bytes),
         });
-        let keys = count.saturating_sub(all.len() as u64);
+        let keys = (count + named.len() as u64).saturating_sub(all.len() as u64);
         Table {
             rows: all,
             missing: Missing {
@@ -108,6 +125,34 @@ impl Folding<'_> {
             },
             ..listed
         }
+    }
+
+    /// Key of the name of a host, if names are added up.
+    fn label(&self, whole: &FlowKey) -> Option<FlowKey> {
+        self.names?.label(whole)
+    }
+
+    /// Adds up the rows of hosts with the same name.
+    fn by_name(&self, hosts: impl Iterator<Item = Row>) -> Vec<Row> {
+        let mut rows: HashMap<FlowKey, Row> = HashMap::new();
+        for host in hosts {
+            let key = self.label(&host.key).unwrap_or(host.key);
+            let sum = rows.entry(key).or_insert(Row {
+                key,
+                counts: Counts::default(),
+                bound: NOTHING,
+                companion: NOTHING,
+                sides: Some(Sides::default()),
+            });
+            sum.counts = plus(sum.counts, host.counts);
+            sum.bound = sum.bound.and(host.bound);
+            sum.companion = sum.companion.and(host.companion);
+            if let (Some(sum), Some(host)) = (&mut sum.sides, host.sides) {
+                sum.tx = plus(sum.tx, host.tx);
+                sum.rx = plus(sum.rx, host.rx);
+            }
+        }
+        rows.into_values().collect()
     }
 
     /// Returns the row of a key.
@@ -142,6 +187,27 @@ impl Folding<'_> {
         }
         sum
     }
+}
+
+/// Adds up the changes of hosts with the same name.
+pub(super) fn changes_of_names(hosts: impl Iterator<Item = Change>, names: &Names) -> Vec<Change> {
+    let mut changes: HashMap<FlowKey, Change> = HashMap::new();
+    for host in hosts {
+        let key = names.label(&host.key).unwrap_or(host.key);
+        match changes.get_mut(&key) {
+            None => drop(changes.insert(key, Change { key, ..host })),
+            Some(sum) => {
+                sum.before = sum.before.saturating_add(host.before);
+                sum.after = sum.after.saturating_add(host.after);
+                sum.lower = sum.lower.saturating_add(host.lower);
+                sum.upper = sum.upper.saturating_add(host.upper);
+                if sum.kind == BoundKind::Exact || host.kind == BoundKind::None {
+                    sum.kind = host.kind;
+                }
+            }
+        }
+    }
+    changes.into_values().collect()
 }
 
 const NOTHING: Bound = Bound {

@@ -113,6 +113,7 @@ impl Naive {
 
 fn new(windows: bool) -> Health {
     Health::new(&Config {
+        names: None,
         parts: Parts {
             tcp: true,
             dns: true,

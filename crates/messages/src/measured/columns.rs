@@ -162,6 +162,22 @@ impl RowOf<'_> {
         self.window.span.or_else(times)
     }
 
+    /// Name of an end.
+    fn name(&self, end: usize) -> Cell {
+        let address = self.kind.addresses(self.key())[end];
+        let names = self.window.names;
+        let name = address.and_then(|address| names?.of(address));
+        name.map_or(Cell::None, |name| Cell::Key(name.into()))
+    }
+
+    /// Name of the address of the key; of two addresses, the name of the destination, or else of the source.
+    fn any_name(&self) -> Cell {
+        match self.name(1) {
+            Cell::None => self.name(0),
+            name => name,
+        }
+    }
+
     fn elements(&self, by: By) -> Cell {
         let row = self.spread().filter(|_| self.answers.by == by);
         row.map_or(Cell::None, |row| Cell::Count(row.elements))
@@ -192,6 +208,8 @@ enum Fits {
     Weighed,
     /// Tables of packets and bytes of keys of both directions.
     Sides,
+    /// Tables of keys with addresses.
+    Address,
     /// Tables of distinct elements.
     Distinct,
     /// Tables of this number of elements.
@@ -201,7 +219,7 @@ enum Fits {
 impl Fits {
     fn has(self, by: By) -> bool {
         match self {
-            Self::All => true,
+            Self::All | Self::Address => true,
             Self::Weighed | Self::Sides => !by.is_distinct(),
             Self::Distinct => by.is_distinct(),
             Self::Only(other) => by == other,
@@ -260,6 +278,10 @@ columns! {
         |row| count(row.spread().and_then(|row| row.unanswered));
     "refused" Elements Fits::Distinct, "elements that sent only TCP resets or ICMP errors back"
         |row| count(row.spread().and_then(|row| row.refused));
+    "src_name" None Fits::Address, "name of the source or first end in the packets; -: none"
+        |row| row.name(0);
+    "dst_name" None Fits::Address, "name of the destination or other end in the packets; -: none"
+        |row| row.name(1);
     "bound" None Fits::All, "range of the true value of the figure that ranks"
         |row| match row.figures {
             Figures::Weighed(_) => bound(row.bound_of(row.answers.by.weigh().unwrap_or_default())),
@@ -283,6 +305,15 @@ fn bound(of: Option<(Bound, u64)>) -> Cell {
     of.map_or(Cell::None, |(bound, figure)| Cell::Bound(bound, figure))
 }
 
+/// Column of names, which rows of addresses have too if `--columns` lists it.
+const NAME: &str = "name";
+
+/// Whether a list of columns has names.
+pub fn has_names(list: &str) -> bool {
+    let is_name = |column: &str| matches!(column, NAME | "src_name" | "dst_name");
+    list.split(',').any(is_name)
+}
+
 /// Parts of keys: the name of the member, and what it is.
 pub const KEY_COLUMNS: &[(&str, &str)] = &[
     ("src", "source address, or network with src/N"),
@@ -295,6 +326,10 @@ pub const KEY_COLUMNS: &[(&str, &str)] = &[
     ("service", "port of the service; -: none"),
     ("app", "name of the service, or protocol and port"),
     ("mac", "MAC address"),
+    (
+        "name",
+        "name of the address in the packets (of two, the destination's first); -: none",
+    ),
     ("smac", "source MAC address; -: none"),
     ("dmac", "destination MAC address; -: none"),
     ("vlan", "identifier of the VLAN tag; -: none"),
@@ -322,7 +357,7 @@ pub const BOUND_PARTS: [(&str, &str); 4] = [
 
 /// Names of the parts of keys of a kind.
 pub(super) fn key_names(kind: KeyKind) -> Vec<&'static str> {
-    let members = key_json(kind, &FlowKey::NONE);
+    let members = key_json(kind, &FlowKey::NONE, None);
     let is_flow = matches!(kind, KeyKind::FiveTuple | KeyKind::Conversation);
     let has = |name: &str| members.contains_key(name) || is_flow && name == "fragment";
     let names = KEY_COLUMNS.iter().map(|(name, _)| *name);
@@ -385,10 +420,12 @@ impl Chosen {
     /// Value in a row.
     pub fn cell(&self, row: &RowOf<'_>) -> Cell {
         let cell = match self.source {
-            Source::Key(name) => {
-                let value = key_json(row.kind, row.key()).remove(name);
-                value.map_or(Cell::None, Cell::Key)
-            }
+            Source::Key(name) => match key_json(row.kind, row.key(), row.window.names).remove(name)
+            {
+                Some(value) => Cell::Key(value),
+                None if name == NAME => row.any_name(),
+                None => Cell::None,
+            },
             Source::Figure(column) => (column.of)(row),
         };
         match (cell, self.part) {
@@ -471,7 +508,11 @@ fn no_key_has(name: &str, keys: &[KeyKind]) -> Refusal {
 
 fn named(name: &str, keys: &[KeyKind], by: By) -> Result<Chosen, Refusal> {
     if let Some((name, _)) = KEY_COLUMNS.iter().find(|(other, _)| *other == name) {
-        if !keys.iter().any(|kind| key_names(*kind).contains(name)) {
+        let has = |kind: &KeyKind| {
+            let is_beside = *name == NAME && kind.has_address().contains(&true);
+            is_beside || key_names(*kind).contains(name)
+        };
+        if !keys.iter().any(has) {
             return Err(no_key_has(name, keys));
         }
         return Ok(Chosen::key(name));
@@ -499,6 +540,12 @@ fn named(name: &str, keys: &[KeyKind], by: By) -> Result<Chosen, Refusal> {
         refuse!(
             "--columns: no row of --by {by} has the column {name}: leave it out, or rank by another figure"
         );
+    }
+    let ends = [("src_name", 0), ("dst_name", 1)];
+    if let Some((_, end)) = ends.iter().find(|(other, _)| *other == name)
+        && !keys.iter().any(|kind| kind.has_address()[*end])
+    {
+        return Err(no_key_has(name, keys));
     }
     if let Source::Figure(column) = chosen.source
         && column.fits == Fits::Sides
@@ -565,7 +612,7 @@ impl Answers {
         let (mut object, columns) = match &self.columns {
             Some(columns) => (Map::new(), columns.clone()),
             None => (
-                key_json(row.kind, row.key()),
+                key_json(row.kind, row.key(), row.window.names),
                 members(
                     self.by,
                     self.by_rate,
@@ -596,7 +643,7 @@ impl Answers {
             let table = state.spread(i, self.rows);
             table.rows.iter().for_each(|of| row(Figures::Spread(of)));
         } else {
-            let table = self.table(state, i);
+            let table = self.table(window, i);
             table.rows.iter().for_each(|of| row(Figures::Weighed(of)));
         }
     }
@@ -663,7 +710,7 @@ mod tests {
         let fields = KeyKind::FIELDS.iter();
         let fields = fields.map(|name| name.parse().expect("the name of a kind"));
         for kind in kinds.chain(fields) {
-            for name in key_json(kind, &FlowKey::NONE).keys() {
+            for name in key_json(kind, &FlowKey::NONE, None).keys() {
                 assert!(
                     KEY_COLUMNS.iter().any(|(listed, _)| listed == name),
                     "{kind} has {name}"

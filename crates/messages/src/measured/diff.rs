@@ -237,7 +237,7 @@ impl DiffRow<'_> {
         let (mut object, columns) = match &self.diff.options.columns {
             Some(columns) => (Map::new(), columns.clone()),
             None => (
-                key_json(self.kind, &self.contrast.key),
+                key_json(self.kind, &self.contrast.key, None),
                 COLUMNS[1..].iter().map(Chosen::Figure).collect(),
             ),
         };
@@ -390,7 +390,7 @@ impl Chosen {
     pub fn cell(&self, row: &DiffRow<'_>) -> Cell {
         match self {
             Self::Key(name) => {
-                let value = key_json(row.kind, &row.contrast.key).remove(*name);
+                let value = key_json(row.kind, &row.contrast.key, None).remove(*name);
                 value.map_or(Cell::None, Cell::Key)
             }
             Self::Figure(column) => (column.of)(row),

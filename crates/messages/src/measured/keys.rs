@@ -2,6 +2,7 @@
 
 use super::size_label;
 use serde_json::{Map, Value};
+use weir_measure::names::Names;
 use weir_measure::{Field, Fields, KeyKind, Prefix, app_name, mac_of};
 use weir_packet::flow::FlowKey;
 use weir_packet::savefile::Direction;
@@ -55,7 +56,7 @@ fn port_json(key: &FlowKey, source: bool) -> Value {
     port_of(key, source).map_or("-".into(), Value::from)
 }
 
-pub(crate) fn key_json(kind: KeyKind, key: &FlowKey) -> Map<String, Value> {
+pub(crate) fn key_json(kind: KeyKind, key: &FlowKey, names: Option<&Names>) -> Map<String, Value> {
     let mut object = Map::new();
     let mut put = |name: &str, value: Value| drop(object.insert(name.to_owned(), value));
     let (src, dst) = (
@@ -90,7 +91,7 @@ pub(crate) fn key_json(kind: KeyKind, key: &FlowKey) -> Map<String, Value> {
         KeyKind::Proto => put("proto", proto_name(key.proto).into()),
         KeyKind::Host(_) => put("host", src()),
         _ => {
-            for (name, value) in further_parts(kind, key) {
+            for (name, value) in further_parts(kind, key, names) {
                 put(name, value);
             }
         }
@@ -99,7 +100,12 @@ pub(crate) fn key_json(kind: KeyKind, key: &FlowKey) -> Map<String, Value> {
 }
 
 /// Names and values of the parts of a key, in their order, for kinds whose tables show the values of JSON.
-pub fn further_parts(kind: KeyKind, key: &FlowKey) -> Vec<(&'static str, Value)> {
+/// `names` has the texts of names.
+pub fn further_parts(
+    kind: KeyKind,
+    key: &FlowKey,
+    names: Option<&Names>,
+) -> Vec<(&'static str, Value)> {
     match kind {
         KeyKind::Service => vec![
             ("service", port_json(key, true)),
@@ -107,6 +113,11 @@ pub fn further_parts(kind: KeyKind, key: &FlowKey) -> Vec<(&'static str, Value)>
         ],
         KeyKind::App => vec![("app", app_text(key).into())],
         KeyKind::Mac => vec![("mac", mac_text(mac_of(key)).into())],
+        KeyKind::Name => {
+            let name = names.and_then(|names| names.text(key));
+            let text = name.map_or_else(|| address(kind, key, true), str::to_owned);
+            vec![("name", text.into())]
+        }
         KeyKind::Fields(fields) => fields_parts(fields, key),
         _ => Vec::new(),
     }

@@ -1,4 +1,4 @@
-//! Health of the packets of a source, in its order.
+//! Health of the packets of a source, and the names in them, in its order.
 //!
 //! The rules compare each packet with earlier ones of its conversation. So with several workers, the thread that delivers the pieces
 //! looks at them, in order, before the workers get them; the workers of a capture each look at the packets of their own queue, and
@@ -119,7 +119,14 @@ impl Lane {
         }
         if before == i64::MAX {
             self.window = i64::MIN;
-            return std::mem::take(&mut self.ended);
+            let mut ended = std::mem::take(&mut self.ended);
+            if self.windowing.window_ns.is_none()
+                && let Some(names) = self.health.take_names()
+            {
+                let number = self.windowing.number(self.latest_ns);
+                ended.entry(number).or_default().names = Some(names);
+            }
+            return ended;
         }
         // Late packets belong to an open window.
         self.window = self.window.max(before);

@@ -7,6 +7,7 @@ use super::worker::Closed;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use weir_measure::health;
+use weir_measure::names::Names;
 use weir_measure::{Arrivals, Config, Error, Slot, Spares, State, Window, Windowing};
 
 /// Number of windows whose count of results is remembered.
@@ -39,6 +40,9 @@ pub(super) struct Merger {
     windows: BTreeMap<Position, Part>,
     /// Health of windows that were not given out.
     health: BTreeMap<Position, health::Report>,
+    /// Names of the windows given out, and names of later windows, if the settings ask for names.
+    names: Option<Names>,
+    later_names: BTreeMap<Position, Names>,
     /// Generation whose windows are delivered. `next` has the changes that begin later generations.
     generation: u64,
     next: VecDeque<Arc<KeyChange>>,
@@ -111,6 +115,8 @@ pub(super) struct Total {
     pub further: Further,
     /// Number of windows left out.
     pub left_out: u64,
+    /// Names of addresses, if the settings ask for them.
+    pub names: Option<Names>,
 }
 
 /// Number of results given out for each window.
@@ -141,6 +147,8 @@ impl Merger {
     /// Makes a merger for a worker pool, whose members close windows in step.
     pub fn new(members: usize, config: Arc<Config>, spares: Arc<Spares>) -> Self {
         Self {
+            names: config.names.map(Names::new),
+            later_names: BTreeMap::new(),
             config,
             spares,
             in_step: true,
@@ -301,10 +309,33 @@ impl Merger {
         }
     }
 
-    fn note_health(&mut self, place: Position, report: health::Report) {
+    fn note_health(&mut self, place: Position, mut report: health::Report) {
+        if let Some(names) = report.names.take() {
+            match self.later_names.get_mut(&place) {
+                Some(known) => known.merge(&names),
+                None => drop(self.later_names.insert(place, names)),
+            }
+        }
+        if !report.has_parts() {
+            return;
+        }
         match self.health.get_mut(&place) {
             Some(known) => known.merge(report),
             None => drop(self.health.insert(place, report)),
+        }
+    }
+
+    /// Takes the names of the windows that `is_over` tells.
+    fn learn(&mut self, is_over: impl Fn(&Position) -> bool) {
+        while let Some(entry) = self
+            .later_names
+            .first_entry()
+            .filter(|it| is_over(it.key()))
+        {
+            let names = entry.remove();
+            if let Some(all) = &mut self.names {
+                all.merge(&names);
+            }
         }
     }
 
@@ -378,6 +409,7 @@ impl Merger {
         self.go_on(ready.0, each)?;
         self.pass(ready.1, each)?;
         self.fill_to((ready.0, ready.1), ready.2, each)?;
+        self.learn(|place| *place < ready);
         // Windows that were left out are in the total only.
         self.health = self.health.split_off(&ready);
         let (generation, _, before) = ready;
@@ -435,6 +467,7 @@ impl Merger {
                 change: number,
                 before: None,
                 health: None,
+                names: self.names.as_ref(),
             };
             each(sum);
             self.earlier.0 += arrivals;
@@ -513,6 +546,7 @@ impl Merger {
         if let Some(state) = &mut state {
             state.finalize(&self.config)?;
         }
+        self.learn(|other| *other <= place);
         if self.config.windowing.window_ns.is_none() {
             self.total = (arrivals, state);
             return Ok(());
@@ -554,6 +588,7 @@ impl Merger {
             change,
             before,
             health: health.as_ref(),
+            names: self.names.as_ref(),
         });
         self.add(arrivals, state.as_ref())?;
         let is_rest = self.cut.contains_key(&number);
@@ -641,6 +676,7 @@ impl Merger {
             counted_before,
             further: self.further,
             left_out: self.omitted.1,
+            names: self.names,
         })
     }
 }

@@ -86,7 +86,7 @@ pub struct DiffArgs {
 
     /// Compare by KEY; repeat it for several tables.
     ///
-    /// All keys of weir measure: weir help keys.
+    /// All keys of weir measure but name: weir help keys.
     #[arg(help_heading = ANSWER, long, value_name = "KEY", default_values_t = [KeyKind::HOST, KeyKind::Service])]
     pub key: Vec<KeyKind>,
     /// Rank by the change of this figure.

@@ -15,6 +15,7 @@ Examples:
   weir measure trace.pcap --format csv --columns src,dst,bytes  for other programs (weir help columns)
   weir measure trace.pcap --key src/24 --key dport  two tables in one pass
   weir measure trace.pcap --key host --by bytes  what each host sent and received
+  weir measure trace.pcap --key name --by bytes  by the names that DNS and TLS tell
   weir measure trace.pcap --key src,dport  keys of several fields
   weir measure rot.pcap* --window 1s  rotated files, merged in time order
   weir measure trace.pcap --window 10s --changers 5  what grew and shrank most between windows
@@ -23,7 +24,7 @@ Examples:
   zcat trace.pcap.gz | weir measure -  read a pipe
   sudo weir measure eth0 --window 1s -w all.pcapng -C 1G -W 8 --split dns='port 53'  and keep the packets
 
-Keys: conversation, hosts, host, service, app and mac count both directions, and tell them apart as tx and rx; all
+Keys: conversation, hosts, host, service, app, mac and name count both directions, and tell them apart as tx and rx; all
 other keys are directional (weir help keys). By vlan, ethertype, smac and the like, frames without IP are counted too.
 
 --by peers, ports and contacts count distinct elements of a key, each once. `unanswered` of them sent nothing back, and
@@ -88,7 +89,7 @@ pub struct MeasureArgs {
     /// Count by KEY; repeat it for several tables.
     ///
     /// Keys: 5tuple, conversation, pair, hosts, src, dst, host, sport, dport, service, app, proto,
-    /// mac, smac, dmac, vlan, mpls, vni, ethertype, dscp, ttl, tcpflags, size, interface, direction.
+    /// mac, name, smac, dmac, vlan, mpls, vni, ethertype, dscp, ttl, tcpflags, size, interface, direction.
     /// Also prefixes such as src/24 and host/24/48, and fields with commas such as src,dport: weir
     /// help keys.
     #[arg(help_heading = ANSWER, long, value_name = "KEY", default_values_t = Config::default().keys)]

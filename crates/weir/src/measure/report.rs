@@ -12,6 +12,7 @@ use std::fmt::Write as _;
 use std::time::Duration;
 use weir_engine::name::Name;
 use weir_engine::zone::Zone;
+use weir_measure::names::Names;
 use weir_measure::{
     Arrivals, Bound, BoundKind, Change, Counts, Estimate, KeyKind, Keys, Missing, Row, Sides,
     Table, Tally, Weigh, Window, bits_per_second, per_second,
@@ -282,13 +283,14 @@ impl Report {
             } else if self.answers.by.is_distinct() {
                 out.push_str(&self.spread(kind, &state.spread(i, self.answers.rows)));
             } else {
-                let table = self.answers.table(state, i);
-                let columns = self.columns(kind, &table, &tally, time_ns);
+                let table = self.answers.table(window, i);
+                let columns = self.columns((kind, window.names), &table, &tally, time_ns);
                 out.push_str(&grid(&columns, output_width()));
                 out.push_str(&self.outside(&table));
             }
             out.push_str(&self.changes(window, i, kind));
         }
+        out.extend(window.names.map(names_line));
         out.extend(window.health.map(health::text));
         out
     }
@@ -402,7 +404,8 @@ impl Report {
                 "  no key changed since the window before\n".to_owned()
             }
             Some(changes) => {
-                let table = grid(&self.change_columns(kind, &changes), output_width());
+                let columns = self.change_columns((kind, window.names), &changes);
+                let table = grid(&columns, output_width());
                 format!("  changed most since the window before\n{table}")
             }
             None if window.span.is_some() => {
@@ -414,7 +417,13 @@ impl Report {
         }
     }
 
-    fn columns(&self, kind: KeyKind, table: &Table, tally: &Tally, time_ns: u64) -> Vec<Column> {
+    fn columns(
+        &self,
+        (kind, names): (KeyKind, Option<&Names>),
+        table: &Table,
+        tally: &Tally,
+        time_ns: u64,
+    ) -> Vec<Column> {
         let rows = &table.rows;
         let column = |title, narrow, cell: &dyn Fn(&Row) -> String| Column {
             title,
@@ -429,7 +438,7 @@ impl Report {
             right: true,
             narrow: Narrow::Stays,
         }];
-        columns.extend(key_columns(kind, rows.iter().map(|row| &row.key)));
+        columns.extend(key_columns((kind, names), rows.iter().map(|row| &row.key)));
         let (whole, of): (u64, fn(&Row) -> u64) = match self.weigh() {
             Weigh::Packets => (tally.passed, |row| row.counts.packets),
             Weigh::Bytes => (tally.bytes, |row| row.counts.bytes),
@@ -483,7 +492,7 @@ impl Report {
         columns
     }
 
-    fn change_columns(&self, kind: KeyKind, changes: &[Change]) -> Vec<Column> {
+    fn change_columns(&self, kind: (KeyKind, Option<&Names>), changes: &[Change]) -> Vec<Column> {
         let column = |title, narrow, cell: &dyn Fn(&Change) -> String| Column {
             title,
             cells: changes.iter().map(cell).collect(),
@@ -510,6 +519,24 @@ impl Report {
         }));
         columns
     }
+}
+
+/// A line on the names of addresses.
+fn names_line(names: &Names) -> String {
+    let addresses = match names.len() {
+        1 => "1 address has one".to_owned(),
+        n => format!("{} addresses have one", grouped(n as u64)),
+    };
+    let further = |n: u64, words: &str| match n {
+        0 => String::new(),
+        n => format!(", {} {words}", grouped(n)),
+    };
+    format!(
+        "  names: {addresses}{}{}{}\n",
+        further(names.several() as u64, "had another before"),
+        further(names.lost(), "lost theirs (raise --memory)"),
+        further(names.unread(), "messages with names could not be read"),
+    )
 }
 
 /// Whether nothing arrived in a window.
@@ -703,8 +730,11 @@ fn flow_proto(key: &FlowKey) -> String {
     format!("{}{fragment}", proto_name(key.proto))
 }
 
-/// Columns with the parts of keys.
-pub fn key_columns<'a>(kind: KeyKind, keys: impl Iterator<Item = &'a FlowKey>) -> Vec<Column> {
+/// Columns with the parts of keys; `names` has the texts of names.
+pub fn key_columns<'a>(
+    (kind, names): (KeyKind, Option<&Names>),
+    keys: impl Iterator<Item = &'a FlowKey>,
+) -> Vec<Column> {
     use Narrow::{Behind, Below, Stays};
     let keys: Vec<&FlowKey> = keys.collect();
     let column = |title, narrow, cell: &dyn Fn(&FlowKey) -> String| Column {
@@ -751,16 +781,19 @@ pub fn key_columns<'a>(kind: KeyKind, keys: impl Iterator<Item = &'a FlowKey>) -
             ]
         }
         KeyKind::Proto => vec![column("proto", Stays, &proto)],
-        _ => further_columns(kind, &keys),
+        _ => further_columns((kind, names), &keys),
     }
 }
 
 /// Columns of keys whose tables show the values of JSON.
-fn further_columns(kind: KeyKind, keys: &[&FlowKey]) -> Vec<Column> {
-    let titles = further_parts(kind, &FlowKey::NONE)
+fn further_columns((kind, names): (KeyKind, Option<&Names>), keys: &[&FlowKey]) -> Vec<Column> {
+    let titles = further_parts(kind, &FlowKey::NONE, None)
         .into_iter()
         .map(|(name, _)| name);
-    let rows: Vec<_> = keys.iter().map(|key| further_parts(kind, key)).collect();
+    let rows: Vec<_> = keys
+        .iter()
+        .map(|key| further_parts(kind, key, names))
+        .collect();
     let column = |(i, name): (usize, &'static str)| {
         let cell = |parts: &Vec<(&str, Value)>| match &parts[i].1 {
             Value::String(text) => text.clone(),

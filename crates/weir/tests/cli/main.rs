@@ -47,6 +47,7 @@ mod reserve;
 mod rotation;
 mod rules;
 mod schema;
+mod seen_names;
 mod sets;
 mod sinks;
 mod sorting;

@@ -55,6 +55,7 @@ fn a_view_has_the_fields_of_the_schema_and_figures_that_add_up() {
             change: None,
             before: None,
             health: None,
+            names: None,
         });
     }
     let ask = Ask {

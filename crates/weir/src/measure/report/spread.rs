@@ -63,7 +63,7 @@ impl Report {
             right: true,
             narrow: Narrow::Stays,
         }];
-        columns.extend(key_columns(kind, rows.iter().map(|row| &row.key)));
+        columns.extend(key_columns((kind, None), rows.iter().map(|row| &row.key)));
         columns.push(column(title, Narrow::Stays, &|row| grouped(row.elements)));
         columns.push(column("unanswered", Narrow::Leaves(2), &|row| {
             known(row.unanswered)

@@ -1,0 +1,239 @@
+//! Names of addresses that the packets tell: the judge is tshark, and every design answers as one worker does.
+
+use crate::support::*;
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+/// Files of the captures in which addresses have names.
+const NAMED: [&str; 5] = [
+    "ndpi__fuzz-2006-06-26-2594.pcap",
+    "ndpi__tls-rdn-extract.pcap",
+    "ndpi__tls_heur__trojan-tcp-tls.pcapng",
+    "pcapplusplus__Dns4.pcap",
+    "pcapplusplus__example.pcap",
+];
+
+fn summary(arguments: &[&str]) -> Value {
+    let fixed = ["measure", "--json", "--seed", "1", "--top", "100000"];
+    let run = weir(fixed.iter().chain(arguments)).ok();
+    let text = run.text();
+    let last = text.lines().last().expect("a summary");
+    serde_json::from_str(last).expect("an object")
+}
+
+/// Addresses with their last name, and whether they had another, from the fields of tshark.
+fn names_of_tshark(file: &str) -> BTreeMap<String, (String, bool)> {
+    const FIELDS: [&str; 11] = [
+        "ip.dst",
+        "ipv6.dst",
+        "tcp.dstport",
+        "tls.handshake.extensions_server_name",
+        "dns.flags.rcode",
+        "dns.qry.name",
+        "dns.resp.name",
+        "dns.resp.type",
+        "dns.a",
+        "dns.aaaa",
+        "dns.cname",
+    ];
+    let filter = "tls.handshake.extensions_server_name && tcp || dns.flags.response == 1 && (dns.a || dns.aaaa)";
+    let fixed = ["-n", "-r", file, "-Y", filter, "-T", "fields"];
+    let fields = FIELDS.iter().flat_map(|field| ["-e", *field]);
+    let lines = tool("tshark", fixed.into_iter().chain(fields)).ok().text();
+    let mut names: BTreeMap<String, (String, bool)> = BTreeMap::new();
+    let mut learn = |address: &str, name: &str| {
+        let name = name.to_ascii_lowercase();
+        let before = names.get(address);
+        let had_another = before.is_some_and(|(other, had)| *had || *other != name);
+        names.insert(address.to_owned(), (name, had_another));
+    };
+    for line in lines.lines() {
+        let values: Vec<&str> = line.split('\t').collect();
+        let of = |field: &str| {
+            let place = FIELDS.iter().position(|it| *it == field).expect("a field");
+            let values = values[place].split(',').filter(|value| !value.is_empty());
+            values.collect::<Vec<_>>()
+        };
+        let first = |field: &str| of(field).first().copied();
+        if let Some(name) = first("tls.handshake.extensions_server_name") {
+            let server = first("ip.dst").or(first("ipv6.dst")).expect("an address");
+            learn(server, name);
+            continue;
+        }
+        let mut chain: Vec<&str> = first("dns.qry.name").into_iter().collect();
+        let [mut v4, mut v6, mut aliases] =
+            ["dns.a", "dns.aaaa", "dns.cname"].map(|field| of(field).into_iter());
+        for (owner, kind) in of("dns.resp.name").into_iter().zip(of("dns.resp.type")) {
+            let is_asked = chain.contains(&owner);
+            let address = match kind {
+                "5" if is_asked => {
+                    chain.extend(aliases.next());
+                    continue;
+                }
+                "1" => v4.next(),
+                "28" => v6.next(),
+                _ => continue,
+            };
+            let name = if is_asked { chain[0] } else { owner };
+            learn(address.expect("an address"), name);
+        }
+    }
+    names
+}
+
+#[test]
+fn names_are_those_that_tshark_reads() {
+    let test = "names_are_those_that_tshark_reads";
+    let mut files = captures(test);
+    files.retain(|file| NAMED.iter().any(|name| file.ends_with(name)));
+    if files.is_empty() || !have(test, &["tshark"]) {
+        return;
+    }
+    let mut hosts = 0;
+    for file in &files {
+        let expected = names_of_tshark(s(file));
+        let found = summary(&[s(file), "--key", "host", "--columns", "host,name"]);
+        let rows = found["top"].as_array().expect("rows");
+        for row in rows {
+            let name = expected.get(row["host"].as_str().expect("an address"));
+            hosts += usize::from(name.is_some());
+            assert_eq!(
+                row["name"].as_str(),
+                name.map(|it| &*it.0),
+                "{row} of {file:?}"
+            );
+        }
+        let several = expected.values().filter(|it| it.1).count();
+        let names = &found["names"];
+        let counts = ["addresses", "several", "lost"].map(|name| names[name].as_u64().unwrap());
+        assert_eq!(
+            counts,
+            [expected.len() as u64, several as u64, 0],
+            "{file:?}"
+        );
+    }
+    assert!(hosts > 20, "only {hosts} hosts had names");
+}
+
+#[test]
+fn each_design_adds_up_the_hosts_of_a_name() {
+    let test = "each_design_adds_up_the_hosts_of_a_name";
+    let mut files = captures(test);
+    files.retain(|file| file.ends_with("pcapplusplus__example.pcap"));
+    let Some(file) = files.first().map(|file| s(file)) else {
+        return;
+    };
+    // Rows by name from rows by host, added up here.
+    let hosts = summary(&[
+        file,
+        "--key",
+        "host",
+        "--columns",
+        "host,name,packets,bytes,tx_bytes",
+    ]);
+    let mut expected: BTreeMap<String, [u64; 3]> = BTreeMap::new();
+    for row in hosts["top"].as_array().unwrap() {
+        let key = row["name"].as_str().or(row["host"].as_str()).unwrap();
+        let sums = expected.entry(key.to_owned()).or_default();
+        for (sum, figure) in sums.iter_mut().zip(["packets", "bytes", "tx_bytes"]) {
+            *sum += row[figure].as_u64().unwrap();
+        }
+    }
+    assert!(expected.len() > 10);
+    for arguments in [
+        "--workers 1",
+        "--workers 3 --design rss",
+        "--workers 2 --design async",
+        "--workers 2 --design sync --window 1h",
+        "--workers 2 --state shared --sketch exact",
+        "--workers 1 --sketch cms --window 1h",
+    ] {
+        let words: Vec<&str> = arguments.split(' ').collect();
+        let found = summary(&[&[file, "--key", "name"][..], &words].concat());
+        let rows = found["top"].as_array().unwrap().iter().map(|row| {
+            let figures = ["packets", "bytes", "tx_bytes"].map(|it| row[it].as_u64().unwrap());
+            (row["name"].as_str().unwrap().to_owned(), figures)
+        });
+        assert_eq!(rows.collect::<BTreeMap<_, _>>(), expected, "{arguments}");
+        assert_eq!(found["names"]["addresses"], 71, "{arguments}");
+    }
+    // A window has the names that were seen by its end, and the last one has all.
+    let run = weir([
+        "measure",
+        "--json",
+        "--seed",
+        "1",
+        "--key",
+        "name",
+        "--window",
+        "2s",
+        "--changers",
+        "3",
+        file,
+    ])
+    .ok();
+    let text = run.text();
+    let objects: Vec<Value> = text
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let counts: Vec<u64> = objects
+        .iter()
+        .map(|it| it["names"]["addresses"].as_u64().unwrap())
+        .collect();
+    assert!(
+        counts.is_sorted() && counts[0] < 71 && counts[counts.len() - 1] == 71,
+        "{counts:?}"
+    );
+    let rows = |object: &Value| {
+        let rows = object["top"].as_array().unwrap().iter();
+        rows.map(|row| row["packets"].as_u64().unwrap())
+            .sum::<u64>()
+            + object["missing"]["packets"].as_u64().unwrap()
+    };
+    // Each packet counts for both of its ends.
+    for object in &objects {
+        let packets = object["passed"].as_u64().unwrap();
+        let keyless: u64 = object["keyless"]
+            .as_object()
+            .unwrap()
+            .values()
+            .filter_map(Value::as_u64)
+            .sum();
+        assert_eq!(rows(object), 2 * (packets - keyless), "{object}");
+    }
+}
+
+#[test]
+fn names_in_other_forms_and_refusals() {
+    let temp = Temp::new();
+    let file = temp.file("in.pcap", &small_pcap(30));
+    let ask = |arguments: &[&str]| weir(["measure", &file].iter().chain(arguments));
+    let rows = ask(&["--key", "name", "--format", "csv"]).ok().text();
+    assert!(rows.starts_with("name,packets,bytes,tx_packets,"), "{rows}");
+    let table = ask(&["--columns", "src,src_name,name,packets"]).ok().text();
+    assert!(table.contains("names: 0 addresses have one"), "{table}");
+    for (arguments, why) in [
+        (
+            &["--key", "name", "--by", "peers"][..],
+            "use the key src or dst",
+        ),
+        (
+            &["--key", "name", "--sketch", "rs"],
+            "--sketch rs cannot have --key name",
+        ),
+        (&["--key", "name,vlan"], "cannot be combined"),
+        (
+            &["--key", "dport", "--columns", "name"],
+            "no row of --key dport has the column name",
+        ),
+        (
+            &["--key", "dst", "--columns", "src_name"],
+            "no row of --key dst has the column src_name",
+        ),
+    ] {
+        let refused = ask(arguments);
+        assert_eq!(refused.code, Some(2), "{arguments:?}");
+        assert!(refused.err.contains(why), "{arguments:?}: {}", refused.err);
+    }
+}
