@@ -18,6 +18,7 @@ mod option;
 pub mod packet_socket;
 pub mod privilege;
 pub mod standard;
+pub mod terminal;
 pub mod writer;
 pub mod xdp;
 
@@ -358,6 +359,7 @@ pub fn stop_on_signals(flag: Arc<AtomicBool>) {
             (Err(first), _) if now.saturating_sub(first) < PATIENCE_NS => {}
             // SAFETY: both calls may be made in a handler; the raised signal is delivered when this handler returns.
             _ => unsafe {
+                terminal::give_back();
                 libc::signal(signal, libc::SIG_DFL);
                 libc::raise(signal);
             },

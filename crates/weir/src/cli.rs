@@ -16,6 +16,7 @@ pub mod names;
 pub mod query;
 pub mod record;
 mod times;
+mod watch;
 
 pub use capture::*;
 pub use dedup::DedupArgs;
@@ -24,6 +25,7 @@ pub use generate::*;
 pub use inside::InnerArgs;
 pub use measure::*;
 pub use times::TimeArgs;
+pub use watch::WatchArgs;
 
 use crate::numbers::{
     parse_cpus, parse_rotation_size, parse_share, parse_shift, parse_size, parse_speed, parse_time,
@@ -61,6 +63,9 @@ pub struct Cli {
 pub enum Command {
     /// Show the largest flows, hosts, networks and ports, with error bounds
     Measure(MeasureArgs),
+    /// Show the traffic on the whole screen, as it goes
+    #[command(visible_alias = "top")]
+    Watch(WatchArgs),
     /// Print, count, copy or convert packets that match a tcpdump expression
     Filter(FilterArgs),
     /// Show what capture files contain

@@ -24,7 +24,8 @@ weir shows who uses a network, and filters, records, firewalls and generates tra
 
 Usage: weir COMMAND [OPTIONS] ...
 
-Look:    measure   Show the largest flows, hosts, networks and ports
+Look:    watch     Show the traffic on the whole screen, as it goes
+         measure   Show the largest flows, hosts, networks and ports
          filter    Print, count, copy or convert packets that match an expression
          info      Show what capture files contain
          diff      Compare two captures, or two times of a record
@@ -41,7 +42,6 @@ Examples:
   sudo weir measure eth0 --key src --by bytes --window 1s
   weir filter 'udp port 53' trace.pcap -w dns.pcapng
   sudo weir record eth0 /var/cap --trigger rst='tcp[13] & 4 != 0'
-  weir firewall check rules.txt trace.pcap
 
 weir COMMAND -h: the commonest flags. weir COMMAND --help: all. weir --version
 ";

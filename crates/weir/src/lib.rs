@@ -31,6 +31,7 @@ mod terminal;
 mod times;
 pub mod topics;
 mod walls;
+mod watch;
 mod wrong;
 
 use clap::error::ErrorKind;
@@ -62,6 +63,7 @@ pub fn main() -> ExitCode {
     };
     let outcome = match command {
         Command::Measure(arguments) => measure::run(arguments),
+        Command::Watch(arguments) => watch::run(arguments),
         Command::Filter(arguments) => filter::run(arguments),
         Command::Record(arguments) => record::run(arguments),
         Command::Query(arguments) => query::run(arguments),

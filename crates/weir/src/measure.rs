@@ -25,6 +25,7 @@ use crate::summary::{Ending, Summary, denied, duplicates};
 use crate::terminal::printable;
 use crate::times;
 use crate::walls::Walls;
+use crate::watch::{self, Running, Watch};
 use anyhow::bail;
 use printer::Printer;
 use report::Report;
@@ -71,15 +72,27 @@ pub fn run(mut arguments: MeasureArgs) -> anyhow::Result<Outcome> {
         expressions,
         filter::may_change(&arguments.filter_file, Some(&arguments.filter)),
     )?;
-    run_over(&arguments, None)
+    run_over(&arguments, None, None)
 }
 
 /// Runs the command over a record directory, with a question to it.
 pub fn run_query(arguments: MeasureArgs, query: Arc<Query>) -> anyhow::Result<Outcome> {
-    run_over(&arguments, Some(&query))
+    run_over(&arguments, Some(&query), None)
 }
 
-fn run_over(arguments: &MeasureArgs, query: Option<&Arc<Query>>) -> anyhow::Result<Outcome> {
+/// Runs the command with a screen in place of standard output.
+pub fn run_watched(mut arguments: MeasureArgs, watch: &Watch) -> anyhow::Result<Outcome> {
+    capture::name_awaited(&mut arguments.sources, &arguments.live);
+    let filter = arguments.filter.as_str();
+    arguments.names.read([filter], true)?;
+    run_over(&arguments, None, Some(watch))
+}
+
+fn run_over(
+    arguments: &MeasureArgs,
+    query: Option<&Arc<Query>>,
+    watch: Option<&Watch>,
+) -> anyhow::Result<Outcome> {
     let options = options(arguments)?;
     if arguments.sketch.is_some() && options.by.is_distinct() {
         return Err(no_sketch(options.by).into());
@@ -113,10 +126,13 @@ fn run_over(arguments: &MeasureArgs, query: Option<&Arc<Query>>) -> anyhow::Resu
     };
     let absent = match query {
         Some(_) => output.absent_directory(true),
-        None => sources::absent("weir measure", &arguments.sources, takes)?
+        None => sources::absent(command_words(watch), &arguments.sources, takes)?
             .or_else(|| output.absent_directory(true)),
     };
-    let walls = Walls::of_measure(arguments, &session)?;
+    let mut walls = Walls::of_measure(arguments, &session)?;
+    if watch.is_some() {
+        walls.changes_filter();
+    }
     let programs = output.programs(&walls)?;
     let hook = arguments.on_finding.as_ref();
     let hook = hook
@@ -168,7 +184,7 @@ fn run_over(arguments: &MeasureArgs, query: Option<&Arc<Query>>) -> anyhow::Resu
             (arguments.window.is_some(), Zone::new(arguments.utc)),
         ),
         show: Show::new(
-            arguments.window.is_some() && io::stdout().is_terminal(),
+            watch.is_some() || arguments.window.is_some() && io::stdout().is_terminal(),
             arguments.stats,
             settings.workers,
             output.writes(),
@@ -182,7 +198,9 @@ fn run_over(arguments: &MeasureArgs, query: Option<&Arc<Query>>) -> anyhow::Resu
         hook,
         unsaid: Vec::new(),
         lost_findings: 0,
-        view: arguments.looks_for_findings().then(|| {
+        watch,
+        screen: None,
+        view: (watch.is_none() && arguments.looks_for_findings()).then(|| {
             View::new(weir_view::Settings {
                 local: options.local.clone(),
                 ..weir_view::Settings::default()
@@ -212,7 +230,14 @@ fn run_over(arguments: &MeasureArgs, query: Option<&Arc<Query>>) -> anyhow::Resu
     Ok(command.finish(run, &stop, programs.as_ref()))
 }
 
-/// Sources of the run, in their order.
+/// The command, for messages.
+fn command_words(watch: Option<&Watch>) -> &'static str {
+    match watch {
+        Some(_) => "weir watch",
+        None => "weir measure",
+    }
+}
+
 /// Speed of the link in each direction, bit/s: of all interfaces together, if each of them says it.
 fn link_speed(arguments: &MeasureArgs) -> Option<f64> {
     let of_interface = |name| {
@@ -363,6 +388,10 @@ struct Command<'a> {
     capturing: bool,
     /// Thread that prints the windows of a capture.
     printer: Option<Printer>,
+    /// The screen that shows the windows, in place of standard output.
+    watch: Option<&'a Watch>,
+    /// The screen while it is drawn.
+    screen: Option<Running>,
     /// The recent past, whose findings are printed.
     view: Option<View>,
     /// The process that runs a program for findings.
@@ -395,7 +424,8 @@ impl Command<'_> {
         } else {
             1
         };
-        let request = capture_request(self.arguments, shares, self.options.reads_names());
+        let needs = (self.options.reads_names(), self.watch.is_some());
+        let request = capture_request(self.arguments, shares, needs);
         let about = capture::open(&mut self.session, &request, stop)?;
         check_queues(run, self.session.inputs())?;
         let by_flow = self.arguments.live.fanout == FanoutArg::Hash;
@@ -409,6 +439,9 @@ impl Command<'_> {
         let mut server = None;
         let (mut ticker, screen) = (None, self.show.progress.screen());
         let ticks = self.ticks();
+        let (watch, mut screen_run) = (self.watch, None);
+        let system = watch.map(|_| watch::System::open(self.arguments));
+        let shown = (self.arguments.names.names(), self.options.link_bits_per_s);
         let begun = |run: &Run| {
             about.iter().for_each(|line| say_plain(line));
             let tells = bound.is_none();
@@ -416,6 +449,10 @@ impl Command<'_> {
             ticker = ticks
                 .then(|| Ticker::start(screen, run.control()))
                 .flatten();
+            screen_run = watch
+                .zip(system)
+                .map(|(watch, system)| watch.start(run.control(), stop, shown, system))
+                .transpose()?;
             reload.map_or(Ok(()), |reload| reload.start(run.control(), tells))
         };
         let mut session = std::mem::take(&mut self.session);
@@ -424,6 +461,7 @@ impl Command<'_> {
         let read = walls.read(&mut session, run, &terms, on, begun);
         ticker.into_iter().for_each(Ticker::end);
         read?;
+        self.screen = screen_run;
         // No request comes between the last packet and the end.
         drop(server);
         self.session = session;
@@ -433,12 +471,19 @@ impl Command<'_> {
 
     /// Whether a terminal shows the counts of a capture: not between windows that another program reads there.
     fn ticks(&self) -> bool {
-        self.session.is_live() && (self.arguments.window.is_none() || io::stdout().is_terminal())
+        let is_seen = self.arguments.window.is_none() || io::stdout().is_terminal();
+        self.session.is_live() && self.watch.is_none() && is_seen
     }
 
     /// Prints a window, and shows all other events. If standard output fails, the run is stopped.
     fn event(&mut self, event: Event<'_>, stop: &Arc<AtomicBool>) {
+        if let Some(watch) = self.watch {
+            watch.note(&event);
+        }
         match event {
+            Event::Window(window) if self.watch.is_some() => {
+                self.watch.into_iter().for_each(|watch| watch.add(&window));
+            }
             Event::Window(window) if self.output.is_ok() => {
                 self.output = self.window(window, stop);
                 if self.output.is_err() {
@@ -536,6 +581,10 @@ impl Command<'_> {
         self.end_of_capture();
         let (ended, outputs) = run.finish(&mut |event| self.event(event, stop));
         self.show.progress.clear();
+        // The user may look at what was read for as long as they like.
+        if let Some(screen) = self.screen.take() {
+            self.output = screen.finish();
+        }
         if let Some(failure) = &ended.failure {
             self.show.fault(failure.to_string());
         }
@@ -551,7 +600,8 @@ impl Command<'_> {
         let have_run = outputs::end_programs(programs) & outputs::end_programs(self.hook.as_ref());
         let total = total(finished, self.unprinted);
         let is_unread = self.show.is_unread();
-        if self.output.is_ok() && (self.arguments.format.is_json() || !is_unread) {
+        let has_answer = self.watch.is_none() && (self.arguments.format.is_json() || !is_unread);
+        if self.output.is_ok() && has_answer {
             let fault = self.show.faults.first().map(String::as_str);
             let splits = self.arguments.output.split.iter().zip(&ended.ledger.splits);
             let splits: Vec<(&Name, u64)> = splits
@@ -710,11 +760,11 @@ fn run_for_finding(hook: &Arc<Mutex<Programs>>, finding: &Finding) {
 fn capture_request(
     arguments: &MeasureArgs,
     shares: usize,
-    reads_names: bool,
+    (reads_names, is_watched): (bool, bool),
 ) -> CaptureRequest<'_> {
     // An expression may test any byte, and tunnels nest headers.
     let output = &arguments.output;
-    let replaces = arguments.reloads();
+    let replaces = is_watched || arguments.reloads();
     let filters = replaces
         || arguments.judging.rules.is_some()
         || !arguments.filter.trim().is_empty()

@@ -192,7 +192,7 @@ fn recorder_words(error: &Error) -> String {
 }
 
 /// Arguments with all options at their defaults.
-fn defaults<T: Args + FromArgMatches>(words: &[&str]) -> T {
+pub fn defaults<T: Args + FromArgMatches>(words: &[&str]) -> T {
     let command = T::augment_args(clap::Command::new("weir").no_binary_name(true));
     T::from_arg_matches(&command.get_matches_from(words))
         .expect("the words are all that the command needs")

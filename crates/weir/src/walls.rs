@@ -193,6 +193,12 @@ impl Walls {
         self.replaces(outputs);
     }
 
+    /// Allows to replace the filter.
+    pub fn changes_filter(&mut self) {
+        self.needs.loads = true;
+        self.compiles(self.needs.resolves);
+    }
+
     /// Allows to make other files in the directories of these outputs.
     fn replaces<'a>(&mut self, outputs: impl IntoIterator<Item = &'a Name>) {
         for output in outputs {

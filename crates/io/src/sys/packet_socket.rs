@@ -22,7 +22,7 @@ mod stamps;
 
 pub use fanout::Fanout;
 pub use filter::{Insn, KernelFilter};
-pub use options::{index_of, is_up, largest_frame, mtu, name_of};
+pub use options::{Carrier, index_of, is_up, largest_frame, mtu, name_of};
 pub use send::{Sender, Sent};
 pub use stamps::Stamps;
 

@@ -256,7 +256,7 @@ impl MeasureArgs {
     }
 }
 
-fn network(text: &str) -> Result<(IpAddr, IpAddr), String> {
+pub(super) fn network(text: &str) -> Result<(IpAddr, IpAddr), String> {
     weir_packet::addresses::range(text).map_err(|error| error.to_string())
 }
 

@@ -59,4 +59,5 @@ mod terminal;
 mod times;
 mod view;
 mod walls;
+mod watch;
 mod wrong_lines;

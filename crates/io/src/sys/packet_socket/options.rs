@@ -74,6 +74,29 @@ pub fn is_up(name: &str) -> bool {
         .is_some_and(|flags| flags & libc::IFF_UP != 0)
 }
 
+/// State of the links of an interface, in the network namespace in which it was opened.
+#[derive(Debug)]
+pub struct Carrier {
+    name: String,
+    socket: OwnedFd,
+}
+
+impl Carrier {
+    /// Opens the state of an interface. **Errors**: no socket can be opened.
+    pub fn open(name: &str) -> io::Result<Self> {
+        Ok(Self {
+            name: name.to_owned(),
+            socket: super::super::device::socket(libc::AF_INET, libc::SOCK_DGRAM, 0)?,
+        })
+    }
+
+    /// Returns whether the interface is up and its link works; `None` if there is no such interface. **Cost**: a system call.
+    pub fn is_up(&self) -> Option<bool> {
+        let wanted = libc::IFF_UP | libc::IFF_RUNNING;
+        flags_of(&self.name, &self.socket).map(|flags| flags & wanted == wanted)
+    }
+}
+
 /// Returns the MTU of an interface, in the network namespace of the caller: bytes of its largest packet, without the link header.
 ///
 /// sysfs may show the interfaces of another namespace.

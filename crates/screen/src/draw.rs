@@ -1,0 +1,604 @@
+//! Drawing: a buffer from a scene.
+//!
+//! ```text
+//! head       sources, speed of the link, clock, losses
+//! in, out    graphs that share an axis, rates
+//! findings   one to three lines
+//! tabs       with the order and the time that is shown
+//! table      titles, and rows in columns
+//! state      what is typed, a message, or the state of the sources
+//! keys
+//! ```
+
+use crate::columns::{Placed, placed};
+use crate::rows::Row;
+use crate::scene::{Scene, Status};
+use crate::text::{clean, packet_rate, shortened};
+use crate::ui::{Asked, Tab, current};
+use crate::{detail, graph, help};
+use ratatui_core::buffer::Buffer;
+use ratatui_core::layout::Rect;
+use ratatui_core::style::Style;
+use weir_measure::{bits_per_second, per_second};
+use weir_messages::numbers::{bit_rate, grouped};
+use weir_packet::time::{Digits, Shape, Stamp};
+use weir_view::{Finding, Point, State};
+
+/// Least width and height of a terminal.
+pub const LEAST: (u16, u16) = (56, 12);
+
+/// Least height of a terminal whose graphs have two lines, and its findings three.
+const HIGH: u16 = 36;
+
+/// Characters before a graph, and after it.
+const BEFORE_GRAPH: u16 = 5;
+const AFTER_GRAPH: u16 = 49;
+const AFTER_SHORT_GRAPH: u16 = 25;
+
+/// Least width of a terminal that shows shares and peaks.
+const WIDE: u16 = 76;
+
+/// Places of the parts of a screen.
+struct Places {
+    width: u16,
+    height: u16,
+    graph: u16,
+    findings: u16,
+}
+
+impl Places {
+    fn of(area: Rect) -> Self {
+        let (graph, findings) = match area.height {
+            HIGH.. => (2, 3),
+            22.. => (1, 2),
+            _ => (1, 1),
+        };
+        Self {
+            width: area.width,
+            height: area.height,
+            graph,
+            findings,
+        }
+    }
+
+    fn tabs(&self) -> u16 {
+        1 + 2 * self.graph + self.findings
+    }
+
+    fn rows(&self) -> u16 {
+        self.tabs() + 2
+    }
+
+    fn state(&self) -> u16 {
+        self.height - 2
+    }
+
+    fn room(&self) -> usize {
+        self.state().saturating_sub(self.rows()).into()
+    }
+
+    fn graph_width(&self) -> u16 {
+        let after = match self.width {
+            WIDE.. => AFTER_GRAPH,
+            _ => AFTER_SHORT_GRAPH,
+        };
+        self.width - BEFORE_GRAPH - after
+    }
+}
+
+/// Rows of a table that fit into a terminal, and the points of its graph.
+pub fn points(area: Rect) -> (usize, usize) {
+    let places = Places::of(area);
+    match is_too_small(area) {
+        true => (1, 1),
+        false => (places.room(), usize::from(places.graph_width()) * 2),
+    }
+}
+
+fn is_too_small(area: Rect) -> bool {
+    area.width < LEAST.0 || area.height < LEAST.1
+}
+
+/// Draws a scene. [`Ui::arrange`](crate::Ui::arrange) has ordered its rows. **Cost**: of the cells and of the points of the graph.
+pub fn draw(scene: &Scene<'_>, area: Rect) -> Buffer {
+    let mut buffer = Buffer::empty(area);
+    let mut canvas = Canvas {
+        scene,
+        places: Places::of(area),
+        buffer: &mut buffer,
+    };
+    if is_too_small(area) {
+        let words = format!("weir needs {} x {} characters", LEAST.0, LEAST.1);
+        canvas.put(0, 0, &words, Style::new());
+        return buffer;
+    }
+    if scene.ui.has_help {
+        help::draw(&mut canvas);
+    } else {
+        canvas.head();
+        canvas.graphs();
+        canvas.findings();
+        canvas.tabs();
+        match scene.ui.opened() {
+            Some(chosen) => detail::draw(&mut canvas, chosen),
+            None => canvas.table(),
+        }
+    }
+    canvas.state();
+    canvas.keys();
+    buffer
+}
+
+/// A buffer that is drawn.
+pub(crate) struct Canvas<'a> {
+    pub scene: &'a Scene<'a>,
+    places: Places,
+    buffer: &'a mut Buffer,
+}
+
+impl Canvas<'_> {
+    /// Puts text from a place on; what does not fit is left out. Returns the place after it.
+    pub fn put(&mut self, x: u16, y: u16, text: &str, style: Style) -> u16 {
+        let area = self.buffer.area;
+        if x >= area.width || y >= area.height {
+            return x;
+        }
+        let room = usize::from(area.width - x);
+        self.buffer.set_stringn(x, y, text, room, style).0
+    }
+
+    /// First and last line for the rows of a table.
+    pub fn lines(&self) -> (u16, u16) {
+        (self.places.rows() - 1, self.places.state())
+    }
+
+    /// Width and height.
+    pub fn size(&self) -> (u16, u16) {
+        (self.places.width, self.places.height)
+    }
+
+    /// Time of day.
+    pub fn clock(&self, ns: i64) -> String {
+        clock(ns, self.scene.about.east_s)
+    }
+
+    fn put_right(&mut self, y: u16, text: &str, style: Style) {
+        let length = u16::try_from(text.chars().count()).unwrap_or(u16::MAX);
+        let x = self.places.width.saturating_sub(length + 1);
+        self.put(x, y, text, style);
+    }
+
+    fn head(&mut self) {
+        let (about, look) = (self.scene.about, self.scene.look);
+        let losses: Vec<_> = about
+            .losses
+            .iter()
+            .filter(|(_, count)| *count > 0)
+            .collect();
+        let (loss, style) = match &losses[..] {
+            [] => ("no loss".to_owned(), look.plain()),
+            some => {
+                let sum = some.iter().map(|(_, count)| count).sum();
+                let causes: Vec<&str> = some.iter().map(|(cause, _)| cause.as_str()).collect();
+                let words = format!("lost {}: {}", grouped(sum), causes.join(", "));
+                (words, look.alarm())
+            }
+        };
+        let loss = shortened(&loss, 30);
+        self.put_right(0, &loss, style);
+        let mut right = self.places.width - 1 - loss.chars().count() as u16;
+        let up = about.up_s.map(|up| {
+            let (hours, minutes) = (up / 3600, up / 60 % 60);
+            format!("up {hours:02}:{minutes:02}:{:02}", up % 60)
+        });
+        let now = Some(clock(about.now_ns, about.east_s));
+        let speed = about.link_bits_per_s.map(bit_rate);
+        let left = 6;
+        // The more important come first.
+        let name = clean(&about.sources, look.ascii);
+        let speed_room = speed.as_ref().map_or(0, |speed| speed.len() as u16 + 2);
+        let least = left + (name.chars().count() as u16).min(12) + 2 + speed_room;
+        for words in [up.filter(|_| self.places.width >= 72), now]
+            .into_iter()
+            .flatten()
+        {
+            let length = words.chars().count() as u16 + 2;
+            if right >= least + length {
+                right -= length;
+                self.put(right, 0, &words, look.plain());
+            }
+        }
+        self.put(1, 0, "weir", look.accent());
+        let room = right.saturating_sub(left + 1 + speed_room);
+        let x = self.put(left, 0, &shortened(&name, room.into()), look.chosen());
+        if let Some(speed) = speed.filter(|speed| x + 2 + (speed.len() as u16) < right) {
+            self.put(x + 2, 0, &speed, look.plain());
+        }
+    }
+
+    fn graphs(&mut self) {
+        let about = self.scene.about;
+        let points = self
+            .scene
+            .snapshot
+            .map_or(&[][..], |snapshot| &snapshot.points);
+        let bits = |part: fn(&Point) -> u64| -> Vec<f64> {
+            let rate = |point| bits_per_second(part(point), point.totals.covered_ns);
+            points
+                .iter()
+                .map(|point| rate(point).unwrap_or(0.0))
+                .collect()
+        };
+        let packets = |part: fn(&Point) -> u64| -> Vec<f64> {
+            let rate = |point| per_second(part(point), point.totals.covered_ns);
+            points
+                .iter()
+                .map(|point| rate(point).unwrap_or(0.0))
+                .collect()
+        };
+        let (upper, lower, names) = if about.has_sides {
+            let rx = (
+                bits(|it| it.totals.arrivals.rx.bytes),
+                packets(|it| it.totals.arrivals.rx.packets),
+            );
+            let tx = (
+                bits(|it| it.totals.arrivals.tx.bytes),
+                packets(|it| it.totals.arrivals.tx.packets),
+            );
+            (rx, tx, ["in", "out"])
+        } else {
+            let all = (
+                bits(|it| it.totals.measured.bytes),
+                packets(|it| it.totals.measured.packets),
+            );
+            let none = (Vec::new(), Vec::new());
+            (all, none, ["all", ""])
+        };
+        let largest = upper
+            .0
+            .iter()
+            .chain(&lower.0)
+            .fold(0.0, |a: f64, b| a.max(*b));
+        let height = self.places.graph;
+        for (hangs, (bits, packets)) in [(false, &upper), (true, &lower)] {
+            let from = if hangs { 1 + height } else { 1 };
+            let size = (self.places.graph_width().into(), height.into());
+            let lines = graph::lines(bits, largest, size, (hangs, self.scene.look.ascii));
+            for (line, y) in lines.iter().zip(from..) {
+                self.put(BEFORE_GRAPH, y, line, self.scene.look.plain());
+            }
+            // The words are beside the axis.
+            let y = if hangs { from } else { from + height - 1 };
+            let name = names[usize::from(hangs)];
+            self.put(1, y, name, self.scene.look.accent());
+            if !name.is_empty() {
+                self.rates(y, bits, packets);
+            }
+        }
+    }
+
+    fn rates(&mut self, y: u16, bits: &[f64], packets: &[f64]) {
+        let (about, look) = (self.scene.about, self.scene.look);
+        let x = BEFORE_GRAPH + self.places.graph_width() + 1;
+        let now = bits.last().copied();
+        let text = now.map_or("-".to_owned(), bit_rate);
+        self.put(x, y, &format!("{text:>11}"), look.chosen());
+        let pace = packets
+            .last()
+            .map_or("-".to_owned(), |pace| packet_rate(*pace));
+        if self.places.width < WIDE {
+            self.put(x + 12, y, &format!("{pace:>10}"), look.plain());
+            return;
+        }
+        if let (Some(now), Some(speed)) = (now, about.link_bits_per_s) {
+            let share = now / speed;
+            let text = format!("{:.0} %", share * 100.0);
+            self.put(x + 12, y, &format!("{text:>6}"), look.fullness(share));
+        }
+        self.put(x + 19, y, &format!("{pace:>10}"), look.plain());
+        let peak = bits.iter().fold(0.0, |a: f64, b| a.max(*b));
+        let text = format!("peak {:>11}", bit_rate(peak));
+        self.put(x + 31, y, &text, look.faint());
+    }
+
+    fn findings(&mut self) {
+        let look = self.scene.look;
+        let from = 1 + 2 * self.places.graph;
+        let findings: Vec<&Finding> = current(self.scene.snapshot).collect();
+        let room = usize::from(self.places.findings);
+        if findings.is_empty() {
+            let words = match self.scene.snapshot {
+                Some(_) => "no findings",
+                None => "",
+            };
+            self.put(1, from, words, look.faint());
+            return;
+        }
+        // If one is chosen, it is in sight.
+        let chosen = self.scene.ui.finding;
+        let place = findings.iter().position(|it| Some(it.number) == chosen);
+        let first = place.map_or(0, |place| (place + 1).saturating_sub(room));
+        for (line, finding) in findings.iter().skip(first).take(room).enumerate() {
+            let is_last = line + 1 == room;
+            let more = findings.len().saturating_sub(first + line + 1);
+            let more = match more {
+                0 => String::new(),
+                more => format!("  +{more}"),
+            };
+            let more = if is_last { more.as_str() } else { "" };
+            let room = usize::from(self.places.width) - 4 - more.len();
+            let words = clean(&finding_words(finding, self.scene.about.east_s), look.ascii);
+            let mark = if chosen == Some(finding.number) {
+                ">"
+            } else {
+                " "
+            };
+            let style = match finding.state {
+                State::Begun => look.warning(),
+                _ => look.faint(),
+            };
+            let text = format!("{mark}! {}{more}", cut(&words, room));
+            self.put(0, from + line as u16, &text, style);
+        }
+    }
+
+    fn tabs(&mut self) {
+        let (look, ui) = (self.scene.look, self.scene.ui);
+        let y = self.places.tabs();
+        let key = ui.further();
+        let narrow = self.places.width < 76;
+        let mut x = 1;
+        for (place, tab) in Tab::ALL.into_iter().enumerate() {
+            if tab == Tab::Key && key.is_none() {
+                continue;
+            }
+            let title = match (tab, key) {
+                (Tab::Key, Some(kind)) => shortened(&kind.to_string(), 10),
+                (Tab::Conversations, _) if narrow => "conv".to_owned(),
+                _ => tab.title().to_owned(),
+            };
+            let style = match ui.tab == tab {
+                true => look.accent(),
+                false => look.faint(),
+            };
+            let text = match ui.tab == tab {
+                true => format!("[{} {title}]", place + 1),
+                false => format!(" {} {title} ", place + 1),
+            };
+            x = self.put(x - 1, y, &text, style) + 1;
+        }
+        let words = self.time_words();
+        let order = format!("by {}  {words}", ui.order_name());
+        let room = usize::from(self.places.width.saturating_sub(x + 1));
+        let text = [order, words]
+            .into_iter()
+            .find(|text| text.chars().count() <= room);
+        if let Some(text) = text {
+            self.put_right(y, &text, look.plain());
+        }
+    }
+
+    /// The time that is shown.
+    fn time_words(&self) -> String {
+        let Some(snapshot) = self.scene.snapshot else {
+            return String::new();
+        };
+        let length = match snapshot.span.seconds() {
+            60 => "1 min".to_owned(),
+            seconds => format!("{seconds} s"),
+        };
+        match self.scene.ui.is_past() {
+            true => format!("at {}, {length}", self.clock(snapshot.from_ns)),
+            false => format!("last {length}"),
+        }
+    }
+
+    fn table(&mut self) {
+        let (look, ui) = (self.scene.look, self.scene.ui);
+        let columns = placed(ui.tab, self.places.width);
+        let y = self.places.rows() - 1;
+        for column in &columns {
+            self.cell(y, column, column.title, look.accent());
+        }
+        let first = self.places.rows();
+        if ui.rows().is_empty() {
+            let words = self.empty_words();
+            self.put(3, first, words, look.faint());
+        }
+        let room = self.places.room();
+        let shown = ui.rows().iter().enumerate().skip(ui.top).take(room);
+        for ((place, row), y) in shown.zip(first..) {
+            let is_chosen = ui.chosen.as_ref().is_some_and(|it| it.place == place);
+            self.row(y, &columns, row, is_chosen);
+        }
+    }
+
+    fn row(&mut self, y: u16, columns: &[Placed], row: &Row, is_chosen: bool) {
+        let look = self.scene.look;
+        let style = match is_chosen {
+            true => look.chosen(),
+            false => look.plain(),
+        };
+        if is_chosen {
+            self.put(1, y, ">", look.accent());
+        }
+        for column in columns {
+            let text = row.cells.get(column.index).map_or("", String::as_str);
+            let style = match column.title {
+                // Segments sent again are losses.
+                "again" if text != "0" && text != "-" => look.warning(),
+                _ => style,
+            };
+            self.cell(y, column, text, style);
+        }
+    }
+
+    fn cell(&mut self, y: u16, column: &Placed, text: &str, style: Style) {
+        let width = usize::from(column.width);
+        let text = shortened(text, width);
+        let text = match column.left {
+            true => text,
+            false => format!("{text:>width$}"),
+        };
+        self.put(column.x, y, &text, style);
+    }
+
+    fn empty_words(&self) -> &'static str {
+        let ui = self.scene.ui;
+        let has_health = self.scene.snapshot.is_some_and(|it| it.health.is_some());
+        match ui.tab {
+            _ if self.scene.snapshot.is_none() => "",
+            _ if !ui.only_rows.is_empty() => "no row has this text: / changes it, Esc removes it",
+            Tab::Tcp | Tab::Dns if !has_health => "kept for the last second only: . goes there",
+            Tab::Tcp => "no TCP conversation in this time",
+            Tab::Dns => "no DNS in this time",
+            _ => "no packets in this time",
+        }
+    }
+
+    /// The line above the keys.
+    fn state(&mut self) {
+        let (about, ui, look) = (self.scene.about, self.scene.ui, self.scene.look);
+        let y = self.places.state();
+        let room = usize::from(self.places.width) - 2;
+        if let Some(input) = &ui.input {
+            let title = match input.asked {
+                Asked::Rows => "rows /",
+                Asked::Capture => "capture: ",
+                Asked::Key => "key: ",
+            };
+            let cursor = if look.ascii { "_" } else { "█" };
+            let typed = clean(&input.text, look.ascii);
+            let kept = room.saturating_sub(title.len() + 1);
+            // The end of a long line is in sight.
+            let tail: Vec<char> = typed.chars().collect();
+            let tail: String = tail[tail.len().saturating_sub(kept)..].iter().collect();
+            let x = self.put(1, y, title, look.accent());
+            let x = self.put(x, y, &format!("{tail}{cursor}"), look.plain());
+            if let Some(problem) = &input.problem {
+                let room = usize::from(self.places.width.saturating_sub(x + 3));
+                let words = cut(&clean(problem, look.ascii), room);
+                self.put(x + 2, y, &words, look.warning());
+            }
+            return;
+        }
+        let words = ui.note.clone().or_else(|| about.status.words());
+        let is_alarm = ui.note.is_none() && about.status.is_alarm();
+        let words = words.or_else(|| about.message.clone());
+        let style = if is_alarm { look.alarm() } else { look.plain() };
+        let mut parts: Vec<String> = Vec::new();
+        if !ui.crumbs.is_empty() {
+            let crumbs = ui.crumbs.iter().map(|crumb| crumb.words.as_str());
+            let all: Vec<&str> = std::iter::once("all").chain(crumbs).collect();
+            parts.push(all.join(" > "));
+        }
+        if !ui.only_rows.is_empty() {
+            parts.push(format!("rows /{}", clean(&ui.only_rows, look.ascii)));
+        }
+        if !about.filter.is_empty() {
+            parts.push(format!("capture: {}", clean(&about.filter, look.ascii)));
+        }
+        let mut x = 1;
+        let left = parts.join("  ");
+        if !left.is_empty() {
+            x = self.put(1, y, &shortened(&left, room), look.accent()) + 2;
+        }
+        let room = usize::from(self.places.width.saturating_sub(x + 1));
+        match words {
+            Some(words) => drop(self.put(x, y, &cut(&clean(&words, look.ascii), room), style)),
+            None => self.whole_name(x, y, room),
+        }
+    }
+
+    /// The name of the chosen row, if it has no room in its column.
+    fn whole_name(&mut self, x: u16, y: u16, room: usize) {
+        let ui = self.scene.ui;
+        let first = placed(ui.tab, self.places.width)
+            .first()
+            .map_or(0, |it| it.width);
+        let chosen = ui.chosen.as_ref().map(|chosen| chosen.name.as_str());
+        if let Some(name) = chosen.filter(|name| name.chars().count() > first.into()) {
+            let name = shortened(name, room);
+            self.put(x, y, &name, self.scene.look.faint());
+        }
+    }
+
+    fn keys(&mut self) {
+        let ui = self.scene.ui;
+        let keys: &[&str] = match () {
+            () if ui.input.is_some() => &["Enter takes it", "Esc leaves it", "^U empties it"],
+            () if ui.has_help => &["any key goes back", "q quit"],
+            () if ui.has_detail => &["Esc back", "p pause", "< > time", "? help", "q quit"],
+            () => &[
+                "q quit",
+                "? help",
+                "Enter open",
+                "Esc back",
+                "/ rows",
+                "f filter",
+                "s order",
+                "p pause",
+                "< > time",
+                "t step",
+                "k key",
+                "Tab 1-5",
+            ],
+        };
+        let y = self.places.height - 1;
+        let mut x = 1;
+        for key in keys {
+            let length = key.chars().count() as u16;
+            if x + length + 1 > self.places.width {
+                break;
+            }
+            let (name, does) = key.rsplit_once(' ').unwrap_or((key, ""));
+            let (name, does) = match key.strip_prefix("Tab ") {
+                Some(tabs) => ("Tab", tabs),
+                None => (name, does),
+            };
+            let next = self.put(x, y, name, self.scene.look.accent());
+            self.put(next + 1, y, does, self.scene.look.faint());
+            x += length + 2;
+        }
+    }
+}
+
+/// The first characters of a text that has no room.
+fn cut(text: &str, room: usize) -> String {
+    match text.chars().count() > room {
+        true => {
+            let kept: String = text.chars().take(room.saturating_sub(2)).collect();
+            format!("{kept}..")
+        }
+        false => text.to_owned(),
+    }
+}
+
+fn clock(ns: i64, east_s: i32) -> String {
+    let mut text = String::new();
+    Stamp(ns).write(&mut text, Shape::Clock, Digits::Micro, east_s);
+    text.truncate("00:00:00".len());
+    text
+}
+
+/// A finding in a line.
+fn finding_words(finding: &Finding, east_s: i32) -> String {
+    let kind = finding.kind.name().replace('_', " ");
+    let host = finding
+        .host
+        .map_or(String::new(), |host| format!(" {host}"));
+    let time = clock(finding.begin_ns, east_s);
+    let end = match finding.state {
+        State::Begun => "",
+        _ => " (ended)",
+    };
+    format!("{kind}{host}{end}: {}, since {time}", finding.row)
+}
+
+/// Whether the sources have ended or failed.
+impl Status {
+    /// Whether the last packet was read.
+    pub fn is_over(&self) -> bool {
+        matches!(self, Self::Ended | Self::Gone(_))
+    }
+}

@@ -1,0 +1,293 @@
+//! Rows of a tab: their cells, and the figures that order them.
+
+use crate::graph::spark;
+use crate::look::Look;
+use crate::text::{age, clean, packet_rate};
+use crate::ui::{Only, Tab};
+use std::net::IpAddr;
+use weir_measure::health::{self, dns, tcp};
+use weir_measure::{Bound, BoundKind, Counts, KeyKind, bits_per_second, per_second};
+use weir_messages::measured::columns::is_exact;
+use weir_messages::measured::{address, further_parts, port_of, proto_name};
+use weir_messages::numbers::{bit_rate, grouped, latency, percent};
+use weir_packet::flow::FlowKey;
+use weir_view::{Row as Listed, Snapshot, Table};
+
+/// Identity of a row.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Id {
+    /// A key of a table.
+    Key(KeyKind, FlowKey),
+    /// A TCP conversation.
+    Tcp(FlowKey),
+    /// A DNS server.
+    Server(IpAddr),
+    /// A DNS name.
+    Name(String),
+}
+
+/// A row.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Row {
+    pub id: Id,
+    /// Cells, one for each column of the tab.
+    pub cells: Vec<String>,
+    /// Figures, one for each [order](Tab::orders) of the tab, the largest first.
+    pub ranks: Vec<f64>,
+}
+
+/// Rows of a tab that a choice lets pass, unordered.
+pub(crate) fn of(
+    (tab, kind): (Tab, Option<KeyKind>),
+    snapshot: &Snapshot,
+    only: Option<&Only>,
+    look: Look,
+) -> Vec<Row> {
+    let mut rows = match tab {
+        Tab::Hosts | Tab::Services | Tab::Conversations | Tab::Key => {
+            let mut tables = snapshot.tables.iter();
+            let table = tables.find(|table| Some(table.kind) == kind);
+            let rows = table.into_iter().flat_map(|table| {
+                let rows = table.rows.iter();
+                rows.map(|row| counted(tab, snapshot, (table, row), look))
+            });
+            rows.collect()
+        }
+        Tab::Tcp => {
+            let report = snapshot.health.as_ref().and_then(|it| it.tcp.as_ref());
+            report.map_or(Vec::new(), |report| {
+                report.rows.iter().map(tcp_row).collect()
+            })
+        }
+        Tab::Dns => {
+            let report = snapshot.health.as_ref().and_then(|it| it.dns.as_ref());
+            report.map_or(Vec::new(), |report| dns_rows(report, look))
+        }
+    };
+    if let Some(only) = only {
+        rows.retain(|row| only.passes(&row.id));
+    }
+    rows
+}
+
+/// Name of a key.
+pub(crate) fn name(kind: KeyKind, key: &FlowKey) -> String {
+    let both = |middle: &str| {
+        let ends = [true, false].map(|source| endpoint(kind, key, source));
+        let proto = match kind {
+            KeyKind::FiveTuple | KeyKind::Conversation => format!(" {}", proto_name(key.proto)),
+            _ => String::new(),
+        };
+        format!("{} {middle} {}{proto}", ends[0], ends[1])
+    };
+    match kind {
+        KeyKind::Conversation | KeyKind::Hosts => both("<>"),
+        KeyKind::FiveTuple | KeyKind::Pair => both(">"),
+        KeyKind::Src(_) | KeyKind::Host(_) => address(kind, key, true),
+        KeyKind::Dst(_) => address(kind, key, false),
+        KeyKind::Proto => proto_name(key.proto),
+        KeyKind::Sport => port_words(key, true),
+        KeyKind::Dport => port_words(key, false),
+        KeyKind::Service => match port_of(key, true) {
+            Some(port) => match weir_measure::service_name(port, key.proto) {
+                Some(name) => format!("{name} {}/{port}", proto_name(key.proto)),
+                None => format!("{}/{port}", proto_name(key.proto)),
+            },
+            None => proto_name(key.proto),
+        },
+        kind => {
+            let parts = further_parts(kind, key, None).into_iter();
+            let words = parts.map(|(_, value)| match value.as_str() {
+                Some(text) => text.to_owned(),
+                None => value.to_string(),
+            });
+            words.collect::<Vec<_>>().join(" ")
+        }
+    }
+}
+
+fn port_words(key: &FlowKey, source: bool) -> String {
+    let proto = proto_name(key.proto);
+    port_of(key, source).map_or(proto.clone(), |port| format!("{proto}/{port}"))
+}
+
+/// Address and port of one end.
+fn endpoint(kind: KeyKind, key: &FlowKey, source: bool) -> String {
+    let text = address(kind, key, source);
+    match port_of(key, source) {
+        Some(port) if key.family == 6 => format!("[{text}]:{port}"),
+        Some(port) => format!("{text}:{port}"),
+        None => text,
+    }
+}
+
+/// A rate, with `~` if the figure is not exact.
+fn rate(counts: Counts, ns: u64, is_exact: bool) -> String {
+    match bits_per_second(counts.bytes, ns) {
+        None | Some(0.0) => "-".to_owned(),
+        Some(rate) if is_exact => bit_rate(rate),
+        Some(rate) => format!("~{}", bit_rate(rate)),
+    }
+}
+
+/// The part of a figure by which the truth may be less or more; empty if it is exact.
+pub(crate) fn bound(figure: u64, bound: &Bound) -> String {
+    if is_exact(bound) {
+        return String::new();
+    }
+    if bound.kind == BoundKind::None || figure == 0 {
+        return "unknown".to_owned();
+    }
+    let away = figure
+        .saturating_sub(bound.lower)
+        .max(bound.upper.saturating_sub(figure));
+    format!("+-{}", percent(away, figure))
+}
+
+/// The range of the bytes of a row.
+pub(crate) fn bytes_bound(table: &Table, row: &Listed) -> Bound {
+    match table.by {
+        weir_measure::Weigh::Bytes => row.listed.bound,
+        weir_measure::Weigh::Packets => row.listed.companion,
+    }
+}
+
+fn counted(tab: Tab, snapshot: &Snapshot, (table, row): (&Table, &Listed), look: Look) -> Row {
+    let (listed, ns) = (&row.listed, table.covered_ns);
+    let range = bytes_bound(table, row);
+    let exact = is_exact(&range);
+    let (tx, rx) = match listed.sides {
+        Some(sides) => (sides.tx, sides.rx),
+        None => (listed.counts, Counts::default()),
+    };
+    let history: Vec<Option<f64>> = row
+        .history
+        .iter()
+        .map(|counts| counts.map(|counts| counts.bytes as f64))
+        .collect();
+    let first = row.seen.as_ref().map(|seen| seen.first_ns);
+    let seen = first.map(|first| age(snapshot.to_ns.saturating_sub(first)));
+    let packets = per_second(listed.counts.packets, ns).unwrap_or(0.0);
+    let peak = row
+        .seen
+        .as_ref()
+        .map_or(listed.peak_bits_per_s, |seen| seen.peak_bits_per_s);
+    let cells = vec![
+        clean(&name(table.kind, &listed.key), look.ascii),
+        rate(tx, ns, exact),
+        rate(rx, ns, exact),
+        percent(listed.counts.bytes, snapshot.totals.measured.bytes),
+        spark(&history, crate::columns::HISTORY.into(), look.ascii),
+        seen.unwrap_or_else(|| "-".to_owned()),
+        packet_rate(packets),
+        bit_rate(peak as f64),
+        bound(listed.counts.bytes, &range),
+    ];
+    let figures = [
+        listed.counts.bytes as f64,
+        tx.bytes as f64,
+        rx.bytes as f64,
+        listed.counts.packets as f64,
+        first.map_or(f64::MIN, |first| first as f64),
+    ];
+    debug_assert_eq!(figures.len(), tab.orders().len());
+    Row {
+        id: Id::Key(table.kind, listed.key),
+        cells,
+        ranks: figures.into(),
+    }
+}
+
+fn tcp_row(row: &tcp::Row) -> Row {
+    let [there, back] = &row.directions;
+    let sum = |part: fn(&tcp::Figures) -> u64| part(there) + part(back);
+    let again = sum(|it| it.retransmitted);
+    let segments = sum(|it| it.packets);
+    let rtt = there.rtt.mean_ns().max(back.rtt.mean_ns());
+    let time = |ns: Option<i64>| ns.map_or("-".to_owned(), latency);
+    let cells = vec![
+        name(KeyKind::Conversation, &row.key),
+        grouped(again),
+        percent(again, segments),
+        grouped(sum(|it| it.resets)),
+        time(rtt),
+        time(row.handshake_ns),
+        grouped(sum(|it| it.out_of_order)),
+        grouped(sum(|it| it.duplicate_acks)),
+        grouped(sum(|it| it.zero_windows)),
+    ];
+    Row {
+        id: Id::Tcp(row.key),
+        cells,
+        ranks: vec![
+            again as f64,
+            rtt.unwrap_or(0) as f64,
+            sum(|it| it.resets) as f64,
+            segments as f64,
+        ],
+    }
+}
+
+fn dns_rows(report: &dns::Report, look: Look) -> Vec<Row> {
+    let servers = report.servers.iter().map(|row| {
+        let name = format!("server {}", row.server);
+        dns_row(Id::Server(row.server), name, &row.figures)
+    });
+    let mut rows: Vec<Row> = servers.collect();
+    for row in report
+        .slow
+        .iter()
+        .chain(&report.failing)
+        .chain(&report.unanswered)
+    {
+        let id = Id::Name(row.name.to_string());
+        if !rows.iter().any(|other| other.id == id) {
+            let name = clean(&row.name.to_string(), look.ascii);
+            rows.push(dns_row(id, name, &row.figures));
+        }
+    }
+    rows
+}
+
+fn dns_row(id: Id, name: String, figures: &dns::Figures) -> Row {
+    let failed = figures.failed();
+    let times = &figures.times;
+    let mean = times.mean_ns();
+    let time = |ns: Option<i64>| ns.map_or("-".to_owned(), latency);
+    let cells = vec![
+        name,
+        grouped(figures.queries),
+        time(mean),
+        time(mean.map(|_| times.max_ns)),
+        grouped(failed),
+        grouped(figures.unanswered),
+    ];
+    Row {
+        id,
+        cells,
+        ranks: vec![
+            figures.queries as f64,
+            mean.unwrap_or(0) as f64,
+            failed as f64,
+            figures.unanswered as f64,
+        ],
+    }
+}
+
+/// TCP health of a conversation: its handshake, ns, and the figures of both directions, from the source of `key` first.
+pub(crate) fn tcp_of<'a>(
+    report: &'a health::Report,
+    key: &FlowKey,
+) -> Option<(Option<i64>, [&'a tcp::Figures; 2])> {
+    let mut rows = report.tcp.as_ref()?.rows.iter();
+    let wanted = key.canonical();
+    let row = rows.find(|row| row.key.canonical() == wanted)?;
+    let [there, back] = &row.directions;
+    let is_same = (row.key.src, row.key.sport) == (key.src, key.sport);
+    let directions = if is_same {
+        [there, back]
+    } else {
+        [back, there]
+    };
+    Some((row.handshake_ns, directions))
+}

@@ -1,0 +1,214 @@
+//! `weir watch`: a measurement on the whole screen.
+//!
+//! A screen is a run of `weir measure` whose windows go to a [`View`](weir_view::View) instead of standard output. One thread reads keys and
+//! draws; a terminal that takes nothing holds up this thread and no other.
+
+mod messages;
+mod past;
+mod session;
+mod shared;
+
+use crate::cli::{ByArg, HealthArg, MeasureArgs, WatchArgs};
+use crate::measure;
+use crate::outcome::{Outcome, say_plain};
+use crate::query::defaults;
+use anyhow::bail;
+pub use session::Running;
+use shared::Shared;
+use std::io::{self, IsTerminal};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+use weir_engine::capture::namespaced::{bare, namespace_of};
+use weir_engine::control::Control;
+use weir_engine::event::Event;
+use weir_engine::name::Name;
+use weir_engine::zone::Zone;
+use weir_filter::Names;
+use weir_io::network::Network;
+use weir_io::sys::packet_socket::{ANY, Carrier};
+use weir_measure::Window;
+use weir_messages::captures::interface;
+use weir_packet::addresses::Addresses;
+use weir_screen::{Look, Tab};
+
+/// Most rows of a table of health.
+const ROWS: usize = 100;
+
+/// Runs the command.
+pub fn run(mut arguments: WatchArgs) -> anyhow::Result<Outcome> {
+    check_terminal()?;
+    if arguments.sources.is_empty() {
+        let name = default_interface()?;
+        say_plain(&format!("{name}: the interface of the default route"));
+        arguments.sources.push(name);
+    }
+    if arguments.sources.iter().any(Name::is_dash) {
+        bail!("- : standard input has the keys of weir watch: name a file, or use weir measure -");
+    }
+    let watch = Watch::new(&arguments)?;
+    measure::run_watched(measured(arguments), &watch)
+}
+
+/// Refuses to run where no screen can be drawn.
+fn check_terminal() -> anyhow::Result<()> {
+    let instead = "weir measure prints the same figures as lines, weir measure --json for programs";
+    if !io::stdout().is_terminal() || !io::stdin().is_terminal() {
+        bail!("weir watch draws on a terminal, and this is none: {instead}");
+    }
+    let kind = std::env::var("TERM").unwrap_or_default();
+    if kind.is_empty() || kind == "dumb" {
+        bail!("TERM={kind}: weir watch needs a terminal that can move its cursor: {instead}");
+    }
+    Ok(())
+}
+
+/// The interface of the default route, of IPv4 first.
+fn default_interface() -> anyhow::Result<Name> {
+    let network = Network::read().unwrap_or_default();
+    let mut routes: Vec<_> = network.defaults.iter().collect();
+    routes.sort_by_key(|route| route.is_ipv6);
+    let name = routes
+        .first()
+        .and_then(|route| network.numbered(route.interface))
+        .map(|interface| Name::from(interface.name.as_str()));
+    let Some(name) = name else {
+        bail!(
+            "no source, and no default route that names one: weir watch eth0, or weir watch FILE"
+        );
+    };
+    Ok(name)
+}
+
+/// The run of `weir measure` that a screen is.
+fn measured(arguments: WatchArgs) -> MeasureArgs {
+    MeasureArgs {
+        sources: arguments.sources,
+        filter: arguments.filter,
+        inside: arguments.inside,
+        names: arguments.names,
+        key: Tab::kinds().collect(),
+        by: ByArg::Bytes,
+        top: Some(ROWS),
+        health: vec![HealthArg::Tcp, HealthArg::Dns],
+        findings: true,
+        window: Some(Duration::from_secs(1)),
+        utc: arguments.utc,
+        link: arguments.link,
+        local: arguments.local,
+        follow: arguments.follow,
+        live: arguments.live,
+        workers: arguments.workers,
+        walls: arguments.walls,
+        ..defaults(&["-"])
+    }
+}
+
+/// The screen of a run.
+#[derive(Debug)]
+pub struct Watch {
+    shared: Arc<Shared>,
+    start: session::Start,
+}
+
+impl Watch {
+    fn new(arguments: &WatchArgs) -> anyhow::Result<Self> {
+        let names: Vec<String> = arguments.sources.iter().map(Name::text).collect();
+        let is_live = arguments
+            .sources
+            .iter()
+            .any(|name| interface(name).is_some());
+        let local = (!arguments.local.is_empty())
+            .then(|| Arc::new(Addresses::new(arguments.local.iter().copied())));
+        Ok(Self {
+            shared: Arc::new(Shared::new(is_live, local.clone())),
+            start: session::Start {
+                sources: names.join(" "),
+                filter: arguments.filter.clone(),
+                is_live,
+                has_sides: is_live || local.is_some(),
+                look: look(),
+                at: past::place(arguments.at.as_ref(), arguments.utc)?,
+            },
+        })
+    }
+
+    /// Takes a window. **Threads**: the run's.
+    pub fn add(&self, window: &Window<'_>) {
+        self.shared.add(window);
+    }
+
+    /// Notes what an event says about the sources.
+    pub fn note(&self, event: &Event<'_>) {
+        self.shared.note(event);
+    }
+
+    /// Begins the screen, once the sources are open. **Errors**: the terminal cannot be used.
+    pub fn start(
+        &self,
+        control: &Arc<Control>,
+        stop: &Arc<AtomicBool>,
+        (names, link_bits_per_s): (&Names, Option<f64>),
+        system: System,
+    ) -> anyhow::Result<Running> {
+        let facts = session::Facts {
+            names: names.clone(),
+            link_bits_per_s,
+            system,
+        };
+        session::start(&self.start, facts, &self.shared, (control, stop))
+    }
+}
+
+/// Facts of the system for a screen, opened before the process is confined.
+#[derive(Debug)]
+pub struct System {
+    /// The states of the links of the sources, by their names.
+    carriers: Vec<(String, Carrier)>,
+    zone: Zone,
+}
+
+impl System {
+    /// Opens it for a run.
+    pub fn open(arguments: &MeasureArgs) -> Self {
+        Self {
+            carriers: carriers(&arguments.sources),
+            zone: Zone::new(arguments.utc),
+        }
+    }
+}
+
+fn carriers(sources: &[Name]) -> Vec<(String, Carrier)> {
+    let of = |name: &Name| {
+        let source = interface(name)?;
+        let carrier = match namespace_of(source).ok()? {
+            Some((namespace, bare)) => namespace.within(|| Carrier::open(bare)).ok()?,
+            None => Carrier::open(bare(source)),
+        };
+        let is_one = bare(source) != ANY;
+        Some((name.to_string(), carrier.ok().filter(|_| is_one)?))
+    };
+    sources.iter().filter_map(of).collect()
+}
+
+/// Colours and characters of this terminal.
+fn look() -> Look {
+    let variable = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
+    let locale = ["LC_ALL", "LC_CTYPE", "LANG"]
+        .into_iter()
+        .find_map(variable);
+    let locale = locale.unwrap_or_default().to_lowercase();
+    let is_unicode = locale.contains("utf-8") || locale.contains("utf8");
+    let kind = std::env::var("TERM").unwrap_or_default();
+    // Colours of the background as several terminals give them: `15;0` is white on black.
+    let background = variable("COLORFGBG");
+    let background = background
+        .as_deref()
+        .and_then(|both| both.rsplit(';').next());
+    Look {
+        colour: variable("NO_COLOR").is_none() && !kind.starts_with("vt"),
+        light: matches!(background, Some("7" | "15")),
+        // The console of Linux has no braille in its usual fonts.
+        ascii: !is_unicode || kind == "linux",
+    }
+}

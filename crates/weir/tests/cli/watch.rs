@@ -1,0 +1,272 @@
+//! `weir watch` on a pseudo-terminal, read as a terminal reads it: traffic, keys, and the terminal after each end.
+
+use crate::capture::net::Net;
+use crate::support::*;
+use std::io::{Read, Write};
+use std::num::NonZero;
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+use weir_testkit::wait;
+
+/// Size of the terminal.
+const SIZE: (u16, u16) = (24, 80);
+
+/// A shell on a pseudo-terminal that runs `weir watch`, and what the terminal shows.
+struct Terminal {
+    child: Child,
+    keys: ChildStdin,
+    seen: Arc<Mutex<Seen>>,
+}
+
+struct Seen {
+    parser: vt100::Parser,
+    /// All bytes so far.
+    bytes: Vec<u8>,
+}
+
+fn parser() -> vt100::Parser {
+    let [rows, columns] = [SIZE.0, SIZE.1].map(|size| NonZero::new(size).expect("it is not 0"));
+    vt100::Parser::new(rows, columns, 0)
+}
+
+impl Terminal {
+    /// Runs a line of a shell on a terminal, by a command that may be in a namespace.
+    fn run(line: &str, command: impl FnOnce(&[&str]) -> Command) -> Self {
+        let (rows, columns) = SIZE;
+        let line = format!("stty rows {rows} cols {columns}; {line}");
+        let mut command = command(&["script", "-qefc", &line, "/dev/null"]);
+        command
+            .env("TERM", "xterm")
+            .env("LC_ALL", "C.UTF-8")
+            .env("SHELL", "/bin/sh")
+            .env_remove("NO_COLOR")
+            .env_remove("COLUMNS")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null());
+        let mut child = command.spawn().expect("script can be run");
+        let mut out = child.stdout.take().expect("it is piped");
+        let seen = Arc::new(Mutex::new(Seen {
+            parser: parser(),
+            bytes: Vec::new(),
+        }));
+        let shown = Arc::clone(&seen);
+        std::thread::spawn(move || {
+            let mut piece = [0; 4096];
+            while let Ok(count @ 1..) = out.read(&mut piece) {
+                let mut seen = shown.lock().unwrap_or_else(PoisonError::into_inner);
+                seen.parser.process(&piece[..count]);
+                seen.bytes.extend_from_slice(&piece[..count]);
+            }
+        });
+        Self {
+            keys: child.stdin.take().expect("it is piped"),
+            child,
+            seen,
+        }
+    }
+
+    fn press(&mut self, keys: &str) {
+        self.keys
+            .write_all(keys.as_bytes())
+            .expect("the terminal is open");
+        self.keys.flush().expect("the terminal is open");
+    }
+
+    fn text(&self) -> String {
+        let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        seen.parser.screen().contents()
+    }
+
+    fn all(&self) -> Vec<u8> {
+        let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        seen.bytes.clone()
+    }
+
+    #[track_caller]
+    fn until(&self, words: &str) {
+        let shows = wait::within(Duration::from_secs(10), || self.text().contains(words));
+        assert!(shows, "no {words:?} in\n{}", self.text());
+    }
+
+    /// Whether the screen is the one before, with a cursor.
+    fn is_left(&self) -> bool {
+        let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let screen = seen.parser.screen();
+        !screen.alternate_screen() && !screen.hide_cursor()
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A line of a shell: settings of the terminal before and after `weir watch`, its exit code, and its process in a file.
+fn line(temp: &Temp, arguments: &str) -> String {
+    let weir = env!("CARGO_BIN_EXE_weir");
+    let [before, after, process] = ["before", "after", "process"].map(|name| temp.at(name));
+    format!(
+        "trap : INT; stty -a >{before}; sh -c 'echo $$ >{process}; exec {weir} watch {arguments}'; echo code=$?; stty -a >{after}; echo over"
+    )
+}
+
+/// Sends a signal to the process of [`line`].
+fn signal(temp: &Temp, name: &str) {
+    let process = std::fs::read_to_string(temp.at("process")).expect("the process began");
+    tool("kill", [&format!("-{name}"), process.trim()]).ok();
+}
+
+/// Checks that the terminal is as before.
+#[track_caller]
+fn assert_given_back(temp: &Temp, terminal: &Terminal, how: &str) {
+    terminal.until("over");
+    assert!(terminal.is_left(), "{how}: the screen stays");
+    let [before, after] = ["before", "after"].map(|name| std::fs::read_to_string(temp.at(name)));
+    assert_eq!(before.unwrap(), after.unwrap(), "{how}");
+}
+
+fn can_make_terminals(test: &str) -> bool {
+    have(test, &["script", "stty", "sh", "kill"])
+}
+
+/// A capture with a name server, and a file name that tries to steer the terminal.
+fn hostile(temp: &Temp) -> String {
+    let name = "a\u{1b}]0;owned\u{7}\u{9b}31m.pcap";
+    temp.file(name, &small_pcap(30));
+    temp.at(name)
+}
+
+#[test]
+fn an_interface_is_shown_and_keys_work() {
+    let test = "an_interface_is_shown_and_keys_work";
+    if !can_make_terminals(test) {
+        return;
+    }
+    let Some(net) = Net::new(test) else { return };
+    let temp = Temp::new();
+    let begun = Instant::now();
+    let mut terminal = Terminal::run(&line(&temp, "near"), |words| net.command("near", words));
+    terminal.until("starting");
+    let frames: Vec<Vec<u8>> = (0..400).map(|number| numbered(53, number, 40)).collect();
+    let sending = std::thread::scope(|scope| {
+        let sender = scope.spawn(|| net.send(&frames, 1));
+        terminal.until("kbit/s");
+        terminal.press("3");
+        terminal.until("[3 services]");
+        terminal.until("domain udp/53");
+        terminal.press("f");
+        terminal.press("udp prt");
+        terminal.until("syntax error");
+        terminal.press("\u{15}udp port 54\r");
+        terminal.until("capture: udp port 54");
+        terminal.press("1/10.");
+        terminal.until("rows /10.");
+        terminal.press("\x1b");
+        terminal.press("?");
+        terminal.until("choose a row");
+        terminal.press("x");
+        sender.join().expect("the sender ends")
+    });
+    assert_eq!(sending, 400);
+    terminal.press("q");
+    assert_given_back(&temp, &terminal, "q");
+    assert!(terminal.text().contains("code=0"), "{}", terminal.text());
+    // Two pictures a second at most, of 4 kB at most.
+    let pictures = 2.0 * begun.elapsed().as_secs_f64() + 12.0;
+    let bytes = terminal.all().len();
+    assert!(
+        (bytes as f64) < 4096.0 * pictures,
+        "{bytes} bytes, {pictures} pictures"
+    );
+}
+
+#[test]
+fn each_end_gives_the_terminal_back() {
+    let test = "each_end_gives_the_terminal_back";
+    if !can_make_terminals(test) {
+        return;
+    }
+    for how in ["q", "\u{3}", "TERM", "HUP", "INT"] {
+        let temp = Temp::new();
+        temp.file("a.pcap", &small_pcap(30));
+        let watched = line(&temp, &temp.at("a.pcap"));
+        let mut terminal = Terminal::run(&watched, |words| {
+            let mut command = Command::new(words[0]);
+            command.args(&words[1..]);
+            command
+        });
+        terminal.until("end of the file");
+        match how {
+            "q" | "\u{3}" => terminal.press(how),
+            name => signal(&temp, name),
+        }
+        assert_given_back(&temp, &terminal, how);
+        assert!(
+            terminal.text().contains("code=0"),
+            "{how}: {}",
+            terminal.text()
+        );
+        assert!(
+            terminal.text().contains("30 received"),
+            "{how}: {}",
+            terminal.text()
+        );
+    }
+}
+
+#[test]
+fn a_name_does_not_steer_the_terminal() {
+    let test = "a_name_does_not_steer_the_terminal";
+    if !can_make_terminals(test) {
+        return;
+    }
+    let temp = Temp::new();
+    let name = hostile(&temp);
+    let watched = line(&temp, &format!("\"{name}\""));
+    let mut terminal = Terminal::run(&watched, |words| {
+        let mut command = Command::new(words[0]);
+        command.args(&words[1..]);
+        command
+    });
+    terminal.until("end of the file");
+    terminal.press("q");
+    terminal.until("over");
+    let bytes = terminal.all();
+    let holds = |bytes: &[u8], what: &[u8]| bytes.windows(what.len()).any(|part| part == what);
+    assert!(!holds(&bytes, b"\x1b]"), "a title was set");
+    assert!(!holds(&bytes, "\u{9b}".as_bytes()), "a control character");
+}
+
+#[test]
+fn without_a_terminal_nothing_is_drawn() {
+    let temp = Temp::new();
+    temp.file("a.pcap", &small_pcap(3));
+    let done = weir(["watch", &temp.at("a.pcap")]);
+    assert_eq!(done.code, Some(2));
+    assert_eq!(
+        done.err,
+        "weir: weir watch draws on a terminal, and this is none: weir measure prints the same figures as lines, weir measure \
+         --json for programs\n"
+    );
+    assert!(done.out.is_empty());
+    let test = "without_a_terminal_nothing_is_drawn";
+    if !can_make_terminals(test) {
+        return;
+    }
+    let dumb = format!(
+        "TERM=dumb {} top {}; echo code=$?",
+        env!("CARGO_BIN_EXE_weir"),
+        temp.at("a.pcap")
+    );
+    let terminal = Terminal::run(&dumb, |words| {
+        let mut command = Command::new(words[0]);
+        command.args(&words[1..]);
+        command
+    });
+    terminal.until("code=2");
+    assert!(terminal.text().contains("TERM=dumb"), "{}", terminal.text());
+}
