@@ -384,7 +384,7 @@ fn rows_have_first_and_last_times_peaks_changes_and_a_history() {
         let changes = snapshot.tables[0].changes.iter().flatten();
         let number = |key: &FlowKey| u32::from(key.src[3]);
         changes
-            .map(|change| (number(&change.key), change.status(), change.delta()))
+            .map(|change| (number(&change.key), change.status().word(), change.delta()))
             .collect()
     };
     assert_eq!(
