@@ -29,6 +29,7 @@ pub mod run;
 pub mod session;
 pub mod sink;
 pub mod socket;
+pub mod sockets;
 pub mod sorting;
 pub mod split_by;
 mod stage_mark;

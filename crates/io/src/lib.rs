@@ -27,6 +27,8 @@ pub mod output;
 #[cfg(not(loom))]
 pub mod reserve;
 #[cfg(not(loom))]
+pub mod sockets;
+#[cfg(not(loom))]
 pub mod state;
 #[cfg(not(loom))]
 pub mod stream;

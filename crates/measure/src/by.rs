@@ -68,7 +68,9 @@ impl By {
             (KeyKind::Host(_) | KeyKind::Hosts | KeyKind::Name, _) => {
                 "it counts both directions: use the key src or dst"
             }
-            (KeyKind::Service | KeyKind::App, _) => "it counts both directions: use the key dport",
+            (KeyKind::Service | KeyKind::App | KeyKind::Process, _) => {
+                "it counts both directions: use the key dport"
+            }
             (KeyKind::Mac, _) => "peers and ports have IP addresses: use the key src or dst",
             (KeyKind::Fields(fields), by) => match fields_advice(fields, by) {
                 Some(advice) => advice,
@@ -143,6 +145,11 @@ pub enum Unfit {
          column of names"
     )]
     Names,
+    /// Sockets are listed from the begin on, or not at all.
+    #[error(
+        "the key process needs a list of sockets, which this measurement does not have: begin it with the key process"
+    )]
+    Owners,
     /// Workers cannot share a sample.
     #[error("workers cannot share the sample by which {by} are counted")]
     Shared {

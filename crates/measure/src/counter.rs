@@ -7,6 +7,7 @@ mod figure;
 mod folded;
 mod heavy;
 mod majority;
+mod owned;
 mod reversible;
 mod sets;
 mod shared;

@@ -45,6 +45,8 @@ pub enum KeyKind {
     Mac,
     /// The name of each address, or the address if it has none. The table counts hosts, and answers add up the hosts of a name.
     Name,
+    /// The process whose socket sends or receives. The table counts 5-tuples, and answers add up the 5-tuples of a process.
+    Process,
     /// Several fields, or one field that is not in the flow key.
     Fields(Fields),
 }
@@ -139,7 +141,7 @@ impl KeyKind {
     pub const HOST: Self = Self::Host(Prefix::ALL);
 
     /// Kinds without a parameter, with their names.
-    pub const NAMES: [(&'static str, Self); 14] = [
+    pub const NAMES: [(&'static str, Self); 15] = [
         ("5tuple", Self::FiveTuple),
         ("conversation", Self::Conversation),
         ("pair", Self::Pair),
@@ -154,6 +156,7 @@ impl KeyKind {
         ("proto", Self::Proto),
         ("mac", Self::Mac),
         ("name", Self::Name),
+        ("process", Self::Process),
     ];
 
     /// Names of the fields that are keys of their own, and that combined keys have.
@@ -183,13 +186,16 @@ impl KeyKind {
                 | Self::App
                 | Self::Mac
                 | Self::Name
+                | Self::Process
         )
     }
 
     /// Returns the key of which `key` is a side, and whether it is the receiving side.
     pub(crate) fn whole(self, key: &FlowKey) -> (FlowKey, bool) {
         match self {
-            Self::Conversation | Self::Hosts => (key.canonical(), key.is_reversed()),
+            Self::Conversation | Self::Hosts | Self::Process => {
+                (key.canonical(), key.is_reversed())
+            }
             _ => {
                 let flags = key.flags & !RECEIVES;
                 (FlowKey { flags, ..*key }, key.flags & RECEIVES != 0)
@@ -200,7 +206,7 @@ impl KeyKind {
     /// Returns the receiving side of a [whole](Self::whole) key; it may be the same as the sending side.
     pub(crate) fn receiving(self, whole: &FlowKey) -> FlowKey {
         match self {
-            Self::Conversation | Self::Hosts => whole.turned(),
+            Self::Conversation | Self::Hosts | Self::Process => whole.turned(),
             _ => FlowKey {
                 flags: whole.flags | RECEIVES,
                 ..*whole
@@ -242,7 +248,7 @@ impl KeyKind {
         let flags = flow.flags & FlowKey::HAS_PORTS;
         match self {
             Self::FiveTuple => *flow,
-            Self::Conversation => flow.canonical(),
+            Self::Conversation | Self::Process => flow.canonical(),
             Self::Hosts => Self::Pair.project(flow).canonical(),
             Self::Pair => FlowKey {
                 src,
@@ -321,7 +327,7 @@ impl KeyKind {
     /// Returns the kind of which a table holds the keys, if answers are made of two of them.
     pub(crate) fn stored(self) -> Self {
         match self {
-            Self::Conversation => Self::FiveTuple,
+            Self::Conversation | Self::Process => Self::FiveTuple,
             Self::Hosts => Self::Pair,
             Self::Name => Self::HOST,
             kind => kind,

@@ -13,6 +13,7 @@ pub mod health;
 mod key;
 pub mod names;
 mod observation;
+pub mod owners;
 mod part;
 mod rate;
 mod service;
@@ -40,6 +41,7 @@ pub use tally::{Arrivals, Keyless, SIZE_CLASSES, Sizes, Tally, size_class};
 pub use weir_sketch::{Counts, Weigh};
 pub use windows::{Slot, Windowing, Windows};
 
+use owners::Owners;
 use std::sync::Arc;
 use weir_memory::Request;
 use weir_packet::addresses::Addresses;
@@ -69,6 +71,8 @@ pub struct Config {
     pub local: Option<Arc<Addresses>>,
     /// Memory for the names of addresses, bytes; `None`: the packets are not searched for names.
     pub names: Option<usize>,
+    /// Processes of sockets, for tables of [processes](KeyKind::Process); `None`: they are not known.
+    pub owners: Option<Arc<Owners>>,
     /// Tables that all workers share; `None`: each worker has its own. Not every sketch can be shared: see
     /// [`Sketch::can_be_shared`].
     pub shared: Option<SharedTables>,
@@ -102,6 +106,7 @@ impl Default for Config {
             seed: 0,
             local: None,
             names: None,
+            owners: None,
             shared: None,
             watch: false,
         }
@@ -116,6 +121,7 @@ impl Config {
             keys: self.keys.clone(),
             request: self.request,
             local: self.local.clone(),
+            owners: self.owners.clone(),
             shared: self.shared.as_ref().map(|_| SharedTables::default()),
             ..*self
         };
@@ -126,6 +132,9 @@ impl Config {
                 }
                 if self.names.is_none() && keys.contains(&KeyKind::Name) {
                     return Err(Unfit::Names);
+                }
+                if self.owners.is_none() && keys.contains(&KeyKind::Process) {
+                    return Err(Unfit::Owners);
                 }
                 other.keys = keys;
             }

@@ -107,7 +107,8 @@ impl Fields {
             | KeyKind::Service
             | KeyKind::App
             | KeyKind::Mac
-            | KeyKind::Name => none,
+            | KeyKind::Name
+            | KeyKind::Process => none,
         }
     }
 

@@ -4,11 +4,13 @@ use crate::answer::{Change, Estimate, SpreadTable, Table};
 use crate::counter::{Counter, TOGETHER};
 use crate::names::Names;
 use crate::observation::Glance;
+use crate::owners::Owners;
 use crate::part::Maker;
 use crate::spread::Spread;
 use crate::tally::Tally;
 use crate::watch::Watch;
 use crate::{By, Config, Error, KeyKind, Kind, Observation, Slot};
+use std::sync::Arc;
 use weir_memory::Request;
 use weir_packet::flow::{Facts, FlowKey, Hasher};
 use weir_sketch::{Distinct, Heavy, Item, Weigh};
@@ -33,6 +35,8 @@ pub struct State {
     parts: Vec<Item<FlowKey>>,
     /// Whether frames without a flow key have keys of some kind.
     counts_frames: bool,
+    /// Processes of sockets, if the settings have them.
+    owners: Option<Arc<Owners>>,
     /// Counters for findings, if the settings ask for them.
     watch: Option<Box<Watch>>,
 }
@@ -85,6 +89,7 @@ impl State {
             by: config.weigh(),
             parts: Vec::with_capacity(TOGETHER),
             counts_frames: config.keys.iter().any(|kind| kind.is_of_frames()),
+            owners: config.owners.clone(),
             watch: match config.watch {
                 true => Some(Box::new(Watch::new(config)?)),
                 false => None,
@@ -110,7 +115,7 @@ impl State {
     #[inline]
     fn names(&self) -> Option<&Heavy<FlowKey>> {
         match self.tables.first() {
-            Some((KeyKind::FiveTuple | KeyKind::Conversation, table)) => table.names(),
+            Some((kind, table)) if kind.stored() == KeyKind::FiveTuple => table.names(),
             _ => None,
         }
     }
@@ -160,7 +165,9 @@ impl State {
         let mut new = u64::MAX >> (TOGETHER - packets.len());
         for (kind, table) in &mut self.tables {
             match kind {
-                KeyKind::FiveTuple | KeyKind::Conversation => new &= table.update(packets, likely),
+                KeyKind::FiveTuple | KeyKind::Conversation | KeyKind::Process => {
+                    new &= table.update(packets, likely);
+                }
                 KeyKind::Service | KeyKind::App | KeyKind::Mac | KeyKind::Fields(_) => {
                     if !kind.is_of_frames() {
                         let maker = Maker::new(*kind, packets, facts);
@@ -350,6 +357,9 @@ impl State {
     /// The same, with the names of hosts for a table of [names](KeyKind::Name); hosts without one have rows of their own.
     pub fn table_with(&self, i: usize, rows: usize, names: Option<&Names>) -> Table {
         let (kind, table) = &self.tables[i];
+        if let (KeyKind::Process, Some(owners)) = (kind, &self.owners) {
+            return table.owned(owners, self.by, rows, |key| self.hasher.plain(key));
+        }
         if kind.has_sides() {
             let names = names.filter(|_| *kind == KeyKind::Name);
             return table.folded((*kind, names), self.by, rows, |key| self.hasher.plain(key));
@@ -391,6 +401,15 @@ impl State {
         self.hasher.plain(key)
     }
 
+    /// Processes of sockets, if a table counts them.
+    pub fn owners(&self) -> Option<&Owners> {
+        let has_any = self
+            .tables
+            .iter()
+            .any(|(kind, _)| *kind == KeyKind::Process);
+        self.owners.as_deref().filter(|_| has_any)
+    }
+
     /// Describes the tables and their memory, two lines for each table.
     pub fn describe(&self) -> Vec<String> {
         let lines = |(kind, table): &(KeyKind, Counter)| {
@@ -420,6 +439,7 @@ pub(crate) fn changers(
         hasher,
         by,
         spreads,
+        owners,
         ..
     }) = after.or(before)
     else {
@@ -433,6 +453,10 @@ pub(crate) fn changers(
         );
     }
     let kind = after.or(before).map(|state| state.tables[i].0);
+    if let (Some(KeyKind::Process), Some(owners)) = (kind, owners) {
+        let tables = [before, after].map(|state| state.map(|state| &state.tables[i].1));
+        return Counter::changes_of_owners(tables, owners, *by, rows, |key| hasher.plain(key));
+    }
     Counter::changes(
         before.map(|state| &state.tables[i].1),
         after.map(|state| &state.tables[i].1),

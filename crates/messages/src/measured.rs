@@ -258,6 +258,13 @@ impl Answers {
             let tables: Option<Map<_, _>> = keys.iter().enumerate().map(table).collect();
             put("changers", tables.into());
         }
+        if let Some(owners) = window.state.and_then(State::owners) {
+            let counts = owners.counts();
+            put(
+                "processes",
+                json!({"sockets": counts.sockets, "lost": counts.lost, "hidden": counts.hidden}),
+            );
+        }
         if let Some(names) = window.names {
             put("names", names_json(names));
         }

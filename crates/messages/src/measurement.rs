@@ -17,6 +17,7 @@ use weir_engine::session::Order;
 use weir_io::Input;
 use weir_measure::health;
 use weir_measure::names;
+use weir_measure::owners::Owners;
 use weir_measure::{By, Config, KeyKind, SharedTables, Sketch, Unfit, Windowing};
 use weir_memory::{Policy, Request};
 use weir_packet::addresses::Addresses;
@@ -50,6 +51,8 @@ pub struct Options {
     pub local: Option<Arc<Addresses>>,
     /// Whether rates are shown, because keys are ranked by bytes per second.
     pub by_rate: bool,
+    /// Processes of the sockets of this host, for the key process.
+    pub owners: Option<Arc<Owners>>,
     /// Names of the columns of the rows, separated by commas; `None` for the usual ones.
     pub columns: Option<String>,
     /// Length of a window of packet time; `None` for one answer about all packets.
@@ -125,6 +128,7 @@ impl Default for Options {
             link_bits_per_s: None,
             local: None,
             by_rate: false,
+            owners: None,
             columns: None,
             window: None,
             late: None,
@@ -165,7 +169,7 @@ impl Options {
         let live = is_live(sources);
         self.check_figure()?;
         self.check_findings()?;
-        self.check_keys()?;
+        self.check_keys(sources)?;
         self.check_design(sources, live)?;
         check_cpus(&self.cpus)?;
         let seed = self.seed.map_or_else(draw_seed, Ok)?;
@@ -188,6 +192,7 @@ impl Options {
             local: self.local.clone(),
             watch: self.findings,
             names: self.names(),
+            owners: self.owners.clone(),
         };
         Ok(Settings {
             inner: self.inner,
@@ -316,7 +321,7 @@ impl Options {
     }
 
     /// Refuses keys that the tables cannot have.
-    fn check_keys(&self) -> Result<(), Refusal> {
+    fn check_keys(&self, sources: &[Name]) -> Result<(), Refusal> {
         let name = self.sketch.name();
         if let Some(key) = self.keys.iter().find(|key| !self.sketch.can_count(**key)) {
             if self.sketch == Sketch::ReversibleSets {
@@ -328,6 +333,19 @@ impl Options {
                 "--sketch {name} cannot have --key {key}: it recovers IPv4 addresses and pairs of them, so use --key src, \
                  dst, src/24 or pair, or --sketch heavy"
             );
+        }
+        if self.keys.contains(&KeyKind::Process) {
+            let owners = self.owners.as_ref();
+            owners.ok_or_else(|| {
+                refusal!("the key process needs a list of sockets, which only the command has: use weir measure")
+            })?;
+            let sources = sources.iter();
+            if let Some(file) = sources.clone().find(|name| interface(name).is_none()) {
+                refuse!(
+                    "{file}: --key process needs the sockets of this host as they are now, so measure one of its interfaces, and \
+                     no file"
+                );
+            }
         }
         Ok(())
     }

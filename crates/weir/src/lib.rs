@@ -19,6 +19,7 @@ mod interfaces;
 mod measure;
 mod outcome;
 mod outputs;
+mod processes;
 mod programs;
 mod progress;
 mod query;
@@ -56,6 +57,11 @@ pub fn main() -> ExitCode {
         && let Some(flag) = programs::Flag::of(&flag)
     {
         return exit_code(Ok(programs::serve(flag, &program)));
+    }
+    let mut arguments = std::env::args_os().skip(1);
+    if arguments.next().is_some_and(|role| role == processes::ROLE) {
+        let interfaces = arguments.filter_map(|name| name.into_string().ok());
+        return exit_code(Ok(processes::serve(interfaces)));
     }
     let command = match parsed(std::env::args_os()) {
         Ok(cli) => cli.command,

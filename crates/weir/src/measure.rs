@@ -17,6 +17,7 @@ use crate::outcome::{
     written_words,
 };
 use crate::outputs::{self, About, Maker};
+use crate::processes::Processes;
 use crate::programs::{Flag, Programs};
 use crate::progress::Ticker;
 use crate::show::Show;
@@ -45,7 +46,7 @@ use weir_engine::socket::Bound;
 use weir_engine::zone::Zone;
 use weir_io::sys;
 use weir_measure::health::Parts;
-use weir_measure::{Sketch, Window};
+use weir_measure::{KeyKind, Sketch, Window};
 use weir_messages::Refusal;
 use weir_messages::captures::interface;
 use weir_messages::json::line;
@@ -139,6 +140,12 @@ fn run_over(
         .map(|program| Programs::start(Flag::OnFinding, program, &walls))
         .transpose()?
         .map(|programs| Arc::new(Mutex::new(programs)));
+    let interfaces = arguments.sources.iter().filter_map(interface);
+    let processes = options
+        .owners
+        .clone()
+        .map(|owners| Processes::start(interfaces, owners))
+        .transpose()?;
     let control = arguments.remote.control.as_ref();
     let bound = ctl::bind(control, &walls)?;
     let span = arguments.times.span(arguments.utc, session.is_live())?;
@@ -196,6 +203,7 @@ fn run_over(
         session,
         printer: None,
         hook,
+        processes,
         unsaid: Vec::new(),
         lost_findings: 0,
         watch,
@@ -323,6 +331,7 @@ fn options(arguments: &MeasureArgs) -> Result<Options, Refusal> {
             .then(|| Arc::new(Addresses::new(arguments.local.iter().copied()))),
         by_rate: arguments.by == ByArg::Rate,
         changers: arguments.changers,
+        owners: arguments.key.contains(&KeyKind::Process).then(Arc::default),
         columns: arguments.format.columns.clone(),
         window: arguments.window,
         late: arguments.late,
@@ -396,6 +405,7 @@ struct Command<'a> {
     view: Option<View>,
     /// The process that runs a program for findings.
     hook: Option<Arc<Mutex<Programs>>>,
+    processes: Option<Processes>,
     /// Findings to print, and the number of findings for which there was no room.
     unsaid: Vec<Finding>,
     lost_findings: u64,
@@ -442,7 +452,11 @@ impl Command<'_> {
         let (watch, mut screen_run) = (self.watch, None);
         let system = watch.map(|_| watch::System::open(self.arguments));
         let shown = (self.arguments.names.names(), self.options.link_bits_per_s);
+        let mut processes = self.processes.take();
         let begun = |run: &Run| {
+            if let Some(processes) = &mut processes {
+                processes.begin()?;
+            }
             about.iter().for_each(|line| say_plain(line));
             let tells = bound.is_none();
             server = ctl::serve(bound, run.control(), (splits, Some(maker)), rules)?;
@@ -464,7 +478,7 @@ impl Command<'_> {
         self.screen = screen_run;
         // No request comes between the last packet and the end.
         drop(server);
-        self.session = session;
+        (self.session, self.processes) = (session, processes);
         self.show.end_of_capture();
         Ok(())
     }

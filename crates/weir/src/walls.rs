@@ -28,6 +28,7 @@ use weir_engine::session::{self, Session};
 use weir_io::state::StateFile;
 use weir_io::sys::privilege::{self, Capability, User};
 use weir_io::sys::{self, Access};
+use weir_measure::KeyKind;
 use weir_memory::Policy;
 use weir_messages::absent::directory_of;
 use weir_messages::refusals::{Terms, refused};
@@ -77,7 +78,8 @@ impl Walls {
         let splits: Vec<Name> = arguments.output.split_files(true).collect();
         let outputs = arguments.output.write.iter().chain(&splits);
         walls.controlled(arguments.remote.control.as_ref(), outputs);
-        walls.needs.programs |= arguments.on_finding.is_some();
+        walls.needs.programs |=
+            arguments.on_finding.is_some() || arguments.key.contains(&KeyKind::Process);
         // Without this capability the kernel hides where pages lie.
         walls
             .kept
@@ -457,6 +459,17 @@ impl Walls {
 pub fn confine_programs() -> Result<(), String> {
     privilege::give_up_for_programs().map_err(|error| io_words(&error))?;
     calls::restrict_programs()
+}
+
+/// Confines the process that lists sockets: it sees the files of other processes, and makes no call that a run does not make. The
+/// kernel shows these files to no process whose paths are confined.
+pub fn confine_lists() -> Result<(), String> {
+    privilege::give_up(&[Capability::SysPtrace, Capability::DacReadSearch])
+        .map_err(|error| io_words(&error))?;
+    calls::restrict(Needs {
+        programs: true,
+        ..Needs::default()
+    })
 }
 
 /// Whether the process has no other thread. A thread that was joined may be listed for a moment longer.

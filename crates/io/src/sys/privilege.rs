@@ -17,6 +17,8 @@ pub enum Capability {
     DacOverride = 1,
     /// Reading of files of other users.
     DacReadSearch = 2,
+    /// Sight of what other processes have open.
+    SysPtrace = 19,
     /// Injection of packets into an interface.
     NetAdmin = 12,
     /// Queries of physical addresses of memory.

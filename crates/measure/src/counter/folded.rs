@@ -210,13 +210,13 @@ pub(super) fn changes_of_names(hosts: impl Iterator<Item = Change>, names: &Name
     changes.into_values().collect()
 }
 
-const NOTHING: Bound = Bound {
+pub(super) const NOTHING: Bound = Bound {
     kind: BoundKind::Exact,
     lower: 0,
     upper: 0,
 };
 
-fn plus(a: Counts, b: Counts) -> Counts {
+pub(super) fn plus(a: Counts, b: Counts) -> Counts {
     Counts {
         packets: a.packets.saturating_add(b.packets),
         bytes: a.bytes.saturating_add(b.bytes),

@@ -330,6 +330,8 @@ pub const KEY_COLUMNS: &[(&str, &str)] = &[
         "name",
         "name of the address in the packets (of two, the destination's first); -: none",
     ),
+    ("process", "name of the process; -: none known"),
+    ("pid", "number of the process; -: none known"),
     ("smac", "source MAC address; -: none"),
     ("dmac", "destination MAC address; -: none"),
     ("vlan", "identifier of the VLAN tag; -: none"),

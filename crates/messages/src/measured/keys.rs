@@ -3,6 +3,7 @@
 use super::size_label;
 use serde_json::{Map, Value};
 use weir_measure::names::Names;
+use weir_measure::owners::Process;
 use weir_measure::{Field, Fields, KeyKind, Prefix, app_name, mac_of};
 use weir_packet::flow::FlowKey;
 use weir_packet::savefile::Direction;
@@ -118,9 +119,19 @@ pub fn further_parts(
             let text = name.map_or_else(|| address(kind, key, true), str::to_owned);
             vec![("name", text.into())]
         }
+        KeyKind::Process => process_parts(Process::of(key)),
         KeyKind::Fields(fields) => fields_parts(fields, key),
         _ => Vec::new(),
     }
+}
+
+/// Name and number of a process; packets without a known process have neither.
+fn process_parts(process: Process) -> Vec<(&'static str, Value)> {
+    let (name, number) = match process.number {
+        0 => ("-".to_owned(), "-".into()),
+        number => (process.text(), Value::from(number)),
+    };
+    vec![("process", name.into()), ("pid", number)]
 }
 
 /// The registered name of a service, or its protocol and port.

@@ -13,6 +13,7 @@ use std::time::Duration;
 use weir_engine::name::Name;
 use weir_engine::zone::Zone;
 use weir_measure::names::Names;
+use weir_measure::owners;
 use weir_measure::{
     Arrivals, Bound, BoundKind, Change, Counts, Estimate, KeyKind, Keys, Missing, Row, Sides,
     Table, Tally, Weigh, Window, bits_per_second, per_second,
@@ -291,6 +292,8 @@ impl Report {
             out.push_str(&self.changes(window, i, kind));
         }
         out.extend(window.names.map(names_line));
+        let owners = window.state.and_then(weir_measure::State::owners);
+        out.extend(owners.map(|owners| owners_line(owners.counts())));
         out.extend(window.health.map(health::text));
         out
     }
@@ -536,6 +539,20 @@ fn names_line(names: &Names) -> String {
         further(names.several() as u64, "had another before"),
         further(names.lost(), "lost theirs (raise --memory)"),
         further(names.unread(), "messages with names could not be read"),
+    )
+}
+
+/// A line on the sockets whose processes are known.
+fn owners_line(known: owners::Counts) -> String {
+    let further = |n: u64, words: &str| match n {
+        0 => String::new(),
+        n => format!(", {} {words}", grouped(n)),
+    };
+    format!(
+        "  sockets: {} known{}{}\n",
+        grouped(known.sockets),
+        further(known.lost, "forgotten"),
+        further(known.hidden, "of all processes do not show theirs"),
     )
 }
 

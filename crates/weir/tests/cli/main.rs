@@ -38,6 +38,7 @@ mod mixes;
 mod names;
 mod namespaces;
 mod outputs;
+mod processes;
 mod provenance;
 mod query;
 mod record;
