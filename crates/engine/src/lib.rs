@@ -24,6 +24,7 @@ pub mod port;
 pub mod provenance;
 pub mod record;
 pub mod records;
+pub mod replay;
 pub mod rewrite;
 pub mod run;
 pub mod session;

@@ -44,6 +44,8 @@ pub struct Interface {
     pub master: Option<u32>,
     /// Whether the interface is a port of a bridge.
     pub is_bridge_port: bool,
+    /// Whether the interface is an end of a virtual cable: a veth, for example.
+    pub is_cable: bool,
 }
 
 /// A default route.
@@ -218,7 +220,7 @@ fn interface(message: &Message<'_>) -> Option<Interface> {
                     .and_then(|(_, value)| number(value, 0))
                     .or(found.below);
                 for (kind, value) in each_attribute(value) {
-                    has_foreign_end |= kind == IFLA_INFO_KIND && PAIRS.contains(&text(value));
+                    found.is_cable |= kind == IFLA_INFO_KIND && PAIRS.contains(&text(value));
                     found.is_bridge_port |=
                         kind == IFLA_INFO_SLAVE_KIND && BRIDGES.contains(&text(value));
                 }
@@ -226,7 +228,7 @@ fn interface(message: &Message<'_>) -> Option<Interface> {
             _ => {}
         }
     }
-    if has_foreign_end {
+    if has_foreign_end || found.is_cable {
         found.below = None;
     }
     Some(found)

@@ -386,6 +386,7 @@ fn bounds_of_estimates_hold() {
             request: base.request,
             shared: None,
             local: None,
+            owners: None,
             ..*base
         });
         let truth = truth(KeyKind::SRC, By::Contacts, &packets);

@@ -15,6 +15,7 @@ mod measure;
 pub mod names;
 pub mod query;
 pub mod record;
+pub mod replay;
 mod times;
 mod watch;
 
@@ -78,6 +79,8 @@ pub enum Command {
     Diff(diff::DiffArgs),
     /// Make synthetic traffic with known counts, in a file or on an interface
     Generate(GenerateArgs),
+    /// Send the packets of captures again, each at its time
+    Replay(replay::ReplayArgs),
     /// Forward packets between interfaces or files by a list of rules
     Firewall(firewall::FirewallArgs),
     /// Change a run that has a control socket

@@ -32,6 +32,7 @@ Look:    watch     Show the traffic on the whole screen, as it goes
 Keep:    record    Keep recent packets in RAM or on disk; save them at a trigger
          query     Get recorded packets back by time and expression
 Send:    generate  Make synthetic traffic with known counts
+         replay    Send captures again, each packet at its time
 Guard:   firewall  Forward packets between interfaces or files by a list of rules
 System:  ctl       Change a run that goes on: its filter, keys, outputs, rules
          doctor    Check what this machine offers, and how to improve it
@@ -41,7 +42,6 @@ System:  ctl       Change a run that goes on: its filter, keys, outputs, rules
 Examples:
   sudo weir measure eth0 --key src --by bytes --window 1s
   weir filter 'udp port 53' trace.pcap -w dns.pcapng
-  sudo weir record eth0 /var/cap --trigger rst='tcp[13] & 4 != 0'
 
 weir COMMAND -h: the commonest flags. weir COMMAND --help: all. weir --version
 ";

@@ -24,6 +24,7 @@ mod programs;
 mod progress;
 mod query;
 mod record;
+mod replay;
 mod show;
 mod sources;
 mod summary;
@@ -77,6 +78,7 @@ pub fn main() -> ExitCode {
         Command::Firewall(arguments) => firewall::run(arguments),
         Command::Info(arguments) => info::run(&arguments),
         Command::Generate(arguments) => generate::run(&arguments),
+        Command::Replay(arguments) => replay::run(arguments),
         Command::Bench(arguments) => bench::run(&arguments),
         Command::Ctl(arguments) => ctl::run(&arguments),
         Command::Doctor(arguments) => doctor::run(&arguments),

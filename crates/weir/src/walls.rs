@@ -132,6 +132,18 @@ impl Walls {
         }
     }
 
+    /// Sandbox of `weir replay`.
+    pub fn of_replay(
+        arguments: &WallArgs,
+        session: &Session,
+        ports: &[Name],
+    ) -> anyhow::Result<Self> {
+        let mut walls = Self::of(arguments, session)?;
+        ports.iter().for_each(|port| walls.output(port, false));
+        walls.compiles(false);
+        walls.checked()
+    }
+
     /// Sandbox of `weir info`.
     pub fn of_info(arguments: &InfoArgs) -> anyhow::Result<Self> {
         Self::of(&arguments.walls, &Session::new(arguments.files.clone()))

@@ -215,7 +215,10 @@ impl<'a> Wrong<'a> {
     fn neighbour(&self, word: &str) -> Option<String> {
         let called = self.called();
         let value = self.value_after(word);
-        let reads = ["measure", "filter", "record", "info", "query", "diff"].contains(&self.name());
+        let reads = [
+            "measure", "filter", "record", "info", "query", "diff", "replay",
+        ]
+        .contains(&self.name());
         let answer = match word {
             "-i" | "--interface" if self.name() == "query" => {
                 "weir query reads a record: sudo weir record eth0 /var/cap makes one of an interface".to_owned()
@@ -492,6 +495,7 @@ impl<'a> Wrong<'a> {
                 "name the directory of a recorder: weir query /var/cap 'udp port 53' --last 5m".to_owned()
             }
             "info" => "name a capture file: weir info trace.pcap".to_owned(),
+            "replay" => "name a capture, and the interface that sends it: weir replay trace.pcap --to eth1".to_owned(),
             "generate" if missing.contains("SINK") => {
                 "name a file or a port: weir generate demo.pcap".to_owned()
             }
@@ -578,12 +582,8 @@ impl<'a> Wrong<'a> {
 /// The commands for what people call otherwise.
 fn command_for(word: &str) -> Option<&'static str> {
     Some(match word {
-        "top" | "talkers" | "flows" | "stat" | "stats" => {
-            "weir measure trace.pcap shows the largest flows"
-        }
-        "watch" | "live" | "monitor" => {
-            "sudo weir measure eth0 --window 1s shows an interface every second"
-        }
+        "talkers" | "flows" | "stat" | "stats" => "weir measure trace.pcap shows the largest flows",
+        "live" | "monitor" => "sudo weir watch eth0 shows an interface on the whole screen",
         "merge" => "weir filter '' a.pcap b.pcap --merge -w out.pcapng merges files",
         "convert" => "weir filter '' in.pcapng -w out.pcap converts a file",
         "sort" => "weir filter '' in.pcap --sort -w out.pcapng sorts a file",
@@ -595,7 +595,7 @@ fn command_for(word: &str) -> Option<&'static str> {
         "read" | "print" | "show" => "weir filter '' trace.pcap prints packets",
         "grep" | "search" => "weir filter 'udp port 53' trace.pcap prints matching packets",
         "count" => "weir filter '' trace.pcap --count counts packets",
-        "replay" | "send" => "sudo weir filter '' trace.pcap -w af_packet:eth1 sends a file",
+        "send" => "sudo weir replay trace.pcap --to eth1 sends a file",
         "block" | "unblock" | "ban" | "unban" => {
             "weir firewall ctl block 192.0.2.7, or accept to unblock"
         }

@@ -44,6 +44,7 @@ mod query;
 mod record;
 mod record_times;
 mod recording;
+mod replay;
 mod reserve;
 mod rotation;
 mod rules;

@@ -15,7 +15,11 @@ const TRIED: &[Case] = &[
         2,
         "demo.pcap is a file: weir measure demo.pcap",
     ),
-    ("top demo.pcap", 2, "unknown command 'top': weir measure"),
+    (
+        "talkers demo.pcap",
+        2,
+        "unknown command 'talkers': weir measure",
+    ),
     (
         "measure",
         2,
@@ -214,14 +218,10 @@ const MORE: &[Case] = &[
         2,
         "weir filter '' in.pcapng -w out.pcap",
     ),
-    (
-        "replay demo.pcap",
-        2,
-        "weir filter '' trace.pcap -w af_packet:eth1",
-    ),
+    ("replay demo.pcap", 2, "weir replay trace.pcap --to eth1"),
     ("lo", 2, "lo is an interface: sudo weir measure lo"),
     ("rules", 2, "weir help rules"),
-    ("xyzzy", 2, "commands are measure, filter"),
+    ("xyzzy", 2, "commands are measure, watch, filter"),
     (
         "help nonsense",
         2,
@@ -588,7 +588,7 @@ const OWN: &[Case] = &[
     (
         "measure demo.pcap -c 10",
         2,
-        "weir filter, weir query has it",
+        "weir filter, weir query, weir replay has it",
     ),
     (
         "measure demo.pcap -w dir",

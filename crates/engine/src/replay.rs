@@ -1,0 +1,602 @@
+//! Replay: packets leave a port, or two in one order, at the times of a capture.
+//!
+//! ```text
+//! due      when a packet is to leave, since the first packet, by its time in the capture or by a rate
+//! wait     until then, by one clock that began with the first packet: what is late once delays nothing after it
+//! left     packets by which hosts, switches and routers configure each other, unless they are asked for
+//! framed   packets without a link layer of Ethernet get one
+//! ```
+
+use crate::port::{Counts, Port, PortFault};
+use crate::sink::{End, Kind, Lost, Needs, Note, Packets, Sink, SinkFault, SinkReport};
+use hdrhistogram::Histogram;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+use weir_filter::{Error, Filter, for_link};
+use weir_io::sys;
+use weir_packet::savefile::{Layout, Record};
+use weir_packet::{Frame, LinkType};
+
+/// Longest sleep. The stop flag is checked after each.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// Time before a packet is due in which a replay that spins reads the clock without pause.
+const SPIN: Duration = Duration::from_micros(200);
+
+/// Lateness from which the rate is not held: of the last packet, and of any.
+pub const LATE_AT_END: Duration = Duration::from_millis(10);
+const LATE: Duration = Duration::from_secs(1);
+
+/// Longest lateness that is recorded as such.
+const LONGEST_NS: u64 = 3_600_000_000_000;
+
+/// Packets by which hosts, switches and routers configure each other: ARP and ND, DHCP, the protocols of bridges (STP, LLDP, LACP, CDP,
+/// 802.1X), and of routers (OSPF, VRRP, EIGRP, PIM, RIP, HSRP), IGMP and MLD.
+pub const CONTROL: &str = "arp or rarp or ether proto 0x88cc or ether proto 0x8809 or ether proto 0x888e or \
+    (ether[0:4] = 0x0180c200 and ether[4:2] & 0xfff0 = 0) or ether dst 01:00:0c:cc:cc:cc or ether dst 01:00:0c:cc:cc:cd or \
+    (ip and (ip[9] = 2 or ip[9] = 88 or ip[9] = 89 or ip[9] = 103 or ip[9] = 112)) or \
+    (ip6 and (ip6[6] = 88 or ip6[6] = 89 or ip6[6] = 103 or ip6[6] = 112)) or \
+    (ip6[6] = 58 and ((ip6[40] >= 130 and ip6[40] <= 137) or ip6[40] = 143)) or \
+    (ip6[6] = 0 and ip6[40] = 58 and ip6[48] >= 130 and ip6[48] <= 143) or \
+    udp port 67 or udp port 68 or udp port 546 or udp port 547 or udp port 520 or udp port 521 or udp port 1985";
+
+/// Times at which packets leave.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Rate {
+    /// By their times in the capture, so many times as fast.
+    Original(f64),
+    /// So many a second, at even gaps.
+    Packets(f64),
+    /// So many bits a second, of frames without FCS.
+    Bits(f64),
+    /// As fast as the port takes them.
+    Max,
+}
+
+/// Addresses of the link layer that packets get.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Addresses {
+    /// Destination; `None` for the packet's own.
+    pub destination: Option<[u8; 6]>,
+    /// Source; `None` for the packet's own, or zeros if it has none.
+    pub source: Option<[u8; 6]>,
+}
+
+/// Settings of a replay.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Times at which packets leave.
+    pub rate: Rate,
+    /// Longest gap between two packets, in packet time.
+    pub longest_gap: Option<Duration>,
+    /// Time after which no packet leaves.
+    pub end: Option<Duration>,
+    /// Whether to read the clock without pause before a packet is due: exact, for a processor.
+    pub spins: bool,
+    /// Whether packets by which hosts, switches and routers configure each other also leave.
+    pub control: bool,
+    /// Addresses of the link layer.
+    pub addresses: Addresses,
+    /// Expression of the packets that leave by the second port.
+    pub second: Option<String>,
+    /// Ends the replay once it is set.
+    pub stop: Arc<AtomicBool>,
+}
+
+/// Course of a replay.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// Packets that were handed to the ports.
+    pub packets: u64,
+    /// Packets that were left out, because hosts, switches and routers configure each other by them.
+    pub control: u64,
+    /// Time from the first to the last packet, as planned and as measured.
+    pub planned: Duration,
+    /// See `planned`.
+    pub took: Duration,
+    /// Time between the due time and the hand-over to the port, ns.
+    pub lateness: Histogram<u64>,
+    /// Lateness of the last packet.
+    pub last: Duration,
+    /// Whether a packet was more than a second late.
+    pub fell_behind: bool,
+    /// Counts of each port.
+    pub ports: Vec<Counts>,
+}
+
+impl Report {
+    fn new() -> Self {
+        let lateness = Histogram::new_with_bounds(1, LONGEST_NS, 3);
+        Self {
+            packets: 0,
+            control: 0,
+            planned: Duration::ZERO,
+            took: Duration::ZERO,
+            lateness: lateness.expect("the bounds are in order"),
+            last: Duration::ZERO,
+            fell_behind: false,
+            ports: Vec::new(),
+        }
+    }
+
+    /// Whether the packets left at the wanted rate: the last packet at most 10 ms late, and no packet more than a second late.
+    pub fn is_held(&self) -> bool {
+        self.last <= LATE_AT_END && !self.fell_behind
+    }
+}
+
+/// The [course](Report) of a replay, which goes on.
+#[derive(Clone, Debug)]
+pub struct Course(Arc<Mutex<Report>>);
+
+impl Course {
+    /// Calls `look` with the course so far.
+    pub fn with<T>(&self, look: impl FnOnce(&Report) -> T) -> T {
+        look(&self.lock())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Report> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Due times of packets, since the first packet.
+#[derive(Debug)]
+struct Plan {
+    rate: Rate,
+    longest_gap_ns: i64,
+    /// Time of the packet before, ns; `None` at the begin.
+    before_ns: Option<i64>,
+    /// A new source begins with the next packet.
+    is_new_source: bool,
+    /// Packet time since the first packet, ns.
+    packet_ns: u64,
+    packets: u64,
+    bits: u64,
+}
+
+impl Plan {
+    /// Longest gap between the last packet of a source and the first packet of the next source. A capture in several files goes on; other files
+    /// have nothing to do with each other.
+    const SOURCES_NS: i64 = 1_000_000_000;
+
+    fn new(rate: Rate, longest_gap: Option<Duration>) -> Self {
+        let longest = longest_gap.map_or(i64::MAX, |gap| {
+            i64::try_from(gap.as_nanos()).unwrap_or(i64::MAX)
+        });
+        Self {
+            rate,
+            longest_gap_ns: longest,
+            before_ns: None,
+            is_new_source: false,
+            packet_ns: 0,
+            packets: 0,
+            bits: 0,
+        }
+    }
+
+    /// Time after the first packet at which the next packet is due. Packets without a time, and packets that are earlier than the one
+    /// before, leave at once.
+    fn due(&mut self, time_ns: Option<i64>, bytes: usize) -> Option<Duration> {
+        if let Some(time) = time_ns {
+            let gap = self
+                .before_ns
+                .map_or(0, |before| time.saturating_sub(before).max(0));
+            let gap = match std::mem::take(&mut self.is_new_source) {
+                true if gap > Self::SOURCES_NS => 0,
+                _ => gap.min(self.longest_gap_ns),
+            };
+            self.packet_ns = self.packet_ns.saturating_add(gap.unsigned_abs());
+            self.before_ns = Some(time);
+        }
+        let due_s = match self.rate {
+            Rate::Original(speed) => Some(self.packet_ns as f64 / 1e9 / speed),
+            Rate::Packets(per_s) => Some(self.packets as f64 / per_s),
+            Rate::Bits(per_s) => Some(self.bits as f64 / per_s),
+            Rate::Max => None,
+        };
+        self.packets += 1;
+        self.bits += bytes as u64 * 8;
+        due_s.map(|due| Duration::try_from_secs_f64(due).unwrap_or(Duration::MAX))
+    }
+}
+
+/// Sink that sends packets when they are due.
+pub struct ReplaySink {
+    ports: Vec<Port>,
+    settings: Settings,
+    control: Filter,
+    /// Chooses the packets of the second port.
+    second: Option<Filter>,
+    /// Port of the packet before.
+    port: usize,
+    plan: Plan,
+    begun: Option<Instant>,
+    /// Time since `begun` when the clock was last read.
+    now: Duration,
+    course: Course,
+    lateness: Histogram<u64>,
+    /// Parts of the next report: see [`Report`].
+    planned: Duration,
+    last: Duration,
+    fell_behind: bool,
+    left_out: u64,
+    frame: Vec<u8>,
+}
+
+impl ReplaySink {
+    /// Makes a sink for a port, or for two. Call it in the thread that runs the outputs: its timers become exact.
+    ///
+    /// **Errors**: the expression for the second port.
+    pub fn new(ports: Vec<Port>, settings: Settings) -> Result<Self, Error> {
+        sys::exact_timers();
+        let compile = |expression: &str| {
+            Filter::compile(
+                &for_link(expression, LinkType::ETHERNET, true),
+                LinkType::ETHERNET,
+                false,
+            )
+        };
+        let report = Report::new();
+        Ok(Self {
+            ports,
+            control: compile(CONTROL)?,
+            second: settings.second.as_deref().map(compile).transpose()?,
+            port: 0,
+            plan: Plan::new(settings.rate, settings.longest_gap),
+            settings,
+            begun: None,
+            now: Duration::ZERO,
+            lateness: report.lateness.clone(),
+            course: Course(Arc::new(Mutex::new(report))),
+            planned: Duration::ZERO,
+            last: Duration::ZERO,
+            fell_behind: false,
+            left_out: 0,
+            frame: Vec::new(),
+        })
+    }
+
+    /// The course, which can be asked at any time.
+    pub fn course(&self) -> Course {
+        self.course.clone()
+    }
+
+    /// Sends a packet when it is due.
+    fn send(&mut self, layout: &Layout, record: &Record<'_>) -> Result<(), End> {
+        let Frame {
+            data,
+            wire_len,
+            interface,
+        } = record.frame;
+        let link = layout.interfaces[interface as usize].link;
+        let is_cut = data.len() < wire_len as usize;
+        let mut frame = std::mem::take(&mut self.frame);
+        let framed = framed(data, link, &self.settings.addresses, &mut frame);
+        let sent = match framed {
+            Some(ethernet) => self.send_frame(ethernet, is_cut, record.time_ns),
+            // Packets of another link type: the port says what it takes.
+            None => self.ports[0].check(link).map_err(failed),
+        };
+        self.frame = frame;
+        sent
+    }
+
+    fn send_frame(&mut self, data: &[u8], is_cut: bool, time_ns: Option<i64>) -> Result<(), End> {
+        let judged = [Frame {
+            data,
+            wire_len: data.len() as u32,
+            interface: 0,
+        }];
+        if !self.settings.control && self.control.matches(&judged) & 1 == 1 {
+            // Its time passes all the same.
+            let _ = self.plan.due(time_ns, 0);
+            self.plan.packets -= 1;
+            self.left_out += 1;
+            return Ok(());
+        }
+        let second = self.second.as_ref();
+        let port = usize::from(second.is_some_and(|filter| filter.matches(&judged) & 1 == 1));
+        let due = self.plan.due(time_ns, data.len());
+        let begun = *self.begun.get_or_insert_with(Instant::now);
+        if let Some(due) = due {
+            self.wait(begun, due)?;
+            let late = self.now.saturating_sub(due);
+            self.lateness.saturating_record(late.as_nanos() as u64);
+            (self.planned, self.last) = (due, late);
+            self.fell_behind |= late > LATE;
+        } else if self.plan.packets.is_multiple_of(64) {
+            self.now = begun.elapsed();
+            self.check_end()?;
+        }
+        // Packets that are late wait in their ports, and those of the other port leave first.
+        if std::mem::replace(&mut self.port, port) != port {
+            self.flush_ports()?;
+        }
+        self.ports[port].take(data, is_cut).map_err(failed)
+    }
+
+    /// Waits until a packet is due. Packets that were due before leave first.
+    fn wait(&mut self, begun: Instant, due: Duration) -> Result<(), End> {
+        if due > self.now {
+            self.now = begun.elapsed();
+        }
+        if due > self.now {
+            self.flush_ports()?;
+        }
+        loop {
+            self.check_end()?;
+            self.now = begun.elapsed();
+            let Some(rest) = due.checked_sub(self.now).filter(|rest| !rest.is_zero()) else {
+                return Ok(());
+            };
+            match rest.checked_sub(SPIN) {
+                Some(sleep) if self.settings.spins => std::thread::sleep(sleep.min(LOOK)),
+                None if self.settings.spins => std::hint::spin_loop(),
+                _ => std::thread::sleep(rest.min(LOOK)),
+            }
+        }
+    }
+
+    /// Returns the end once the stop flag is set, or the time is over.
+    fn check_end(&self) -> Result<(), End> {
+        let is_over = self.settings.end.is_some_and(|end| self.now >= end);
+        match is_over || self.settings.stop.load(Ordering::Relaxed) {
+            true => Err(End::Complete),
+            false => Ok(()),
+        }
+    }
+
+    fn flush_ports(&mut self) -> Result<(), End> {
+        self.ports
+            .iter_mut()
+            .try_for_each(|port| port.flush().map_err(failed))
+    }
+
+    /// Makes the course so far known.
+    fn tell(&mut self) {
+        let took = self.begun.map_or(Duration::ZERO, |begun| begun.elapsed());
+        let mut course = self.course.lock();
+        course.packets = self.plan.packets;
+        (course.planned, course.last) = (self.planned, self.last);
+        (course.fell_behind, course.control) = (self.fell_behind, self.left_out);
+        course.took = took;
+        course.lateness.clone_from(&self.lateness);
+        course.ports = self.ports.iter().map(Port::counts).collect();
+    }
+}
+
+fn failed(fault: PortFault) -> End {
+    End::Failed(SinkFault::Port(fault))
+}
+
+impl Sink for ReplaySink {
+    fn packet(&mut self, layout: &Layout, record: &Record<'_>) -> Result<(), End> {
+        self.send(layout, record)
+    }
+
+    fn batch(&mut self, packets: &Packets<'_>) -> (u64, Result<(), End>) {
+        let done = packets.hand_on(|record| self.send(packets.layout(), record));
+        // The next batch may come later than its packets are due.
+        let flushed = self.flush_ports();
+        self.tell();
+        (done.0, done.1.and(flushed))
+    }
+
+    fn needs(&self) -> Needs {
+        Needs {
+            ends: true,
+            ..Needs::default()
+        }
+    }
+
+    fn new_source(&mut self) {
+        self.plan.is_new_source = true;
+    }
+
+    fn flush(&mut self) -> Result<(), End> {
+        self.flush_ports()
+    }
+
+    fn finish(&mut self, _: Option<&Layout>, _: bool) -> Result<(), End> {
+        let done = self
+            .ports
+            .iter_mut()
+            .try_for_each(|port| port.finish().map_err(failed));
+        self.tell();
+        done
+    }
+
+    fn is_awaited(&self) -> bool {
+        true
+    }
+
+    fn report(&self) -> SinkReport {
+        let mut report = SinkReport {
+            kind: match self.ports.iter().all(Port::is_null) {
+                true => Kind::Discarded,
+                false => Kind::Sent,
+            },
+            ..SinkReport::default()
+        };
+        let mut cut = 0;
+        for port in &self.ports {
+            let counts = port.counts();
+            report.taken += counts.sent;
+            cut += counts.cut;
+            report.lost.extend(port.lost());
+        }
+        report.taken += self.left_out;
+        if cut > 0 && report.kind == Kind::Sent {
+            report.notes.push(Note::Cut { packets: cut });
+        }
+        report.lost = added(report.lost);
+        report
+    }
+}
+
+/// Adds up losses with the same reason.
+fn added(all: Vec<Lost>) -> Vec<Lost> {
+    let mut counts = crate::sink::StageCounts::default();
+    all.into_iter().for_each(|lost| counts.lose(lost));
+    counts.lost
+}
+
+/// Bytes of the two addresses of Ethernet.
+const ADDRESSES: usize = 12;
+
+/// The packet as a frame of Ethernet; `None` for link types that cannot be one. Writes to `frame` if the packet changes.
+fn framed<'a>(
+    data: &'a [u8],
+    link: LinkType,
+    addresses: &Addresses,
+    frame: &'a mut Vec<u8>,
+) -> Option<&'a [u8]> {
+    let Addresses {
+        destination,
+        source,
+    } = *addresses;
+    if link == LinkType::ETHERNET {
+        if destination.is_none() && source.is_none() || data.len() < ADDRESSES {
+            return Some(data);
+        }
+        frame.clear();
+        frame.extend_from_slice(data);
+        if let Some(address) = destination {
+            frame[..6].copy_from_slice(&address);
+        }
+        if let Some(address) = source {
+            frame[6..ADDRESSES].copy_from_slice(&address);
+        }
+        return Some(frame);
+    }
+    let (ethertype, packet) = network_packet(data, link)?;
+    frame.clear();
+    frame.extend_from_slice(&destination?);
+    frame.extend_from_slice(&source.unwrap_or_default());
+    frame.extend_from_slice(&ethertype.to_be_bytes());
+    frame.extend_from_slice(packet);
+    Some(frame)
+}
+
+/// EtherType and bytes of the packet inside a frame of raw IP, of Linux cooked captures, or of BSD loopback; `None` for all other
+/// link types. A packet that is too short for its link type stays as it is, with an EtherType of zero.
+fn network_packet(data: &[u8], link: LinkType) -> Option<(u16, &[u8])> {
+    const IPV4: u16 = 0x0800;
+    const IPV6: u16 = 0x86dd;
+    let by_version = |packet: &[u8]| match packet.first().map_or(0, |byte| byte >> 4) {
+        4 => IPV4,
+        6 => IPV6,
+        _ => 0,
+    };
+    let cooked = |at: usize, header: usize| {
+        let kind = data.get(at..at + 2).zip(data.get(header..));
+        kind.map_or((0, data), |(kind, packet)| {
+            (u16::from_be_bytes([kind[0], kind[1]]), packet)
+        })
+    };
+    Some(match link {
+        LinkType::RAW | LinkType::RAW_BSD | LinkType::RAW_OPENBSD => (by_version(data), data),
+        LinkType::IPV4 => (IPV4, data),
+        LinkType::IPV6 => (IPV6, data),
+        LinkType::NULL | LinkType::LOOP => {
+            let packet = data.get(4..).unwrap_or_default();
+            (by_version(packet), packet)
+        }
+        LinkType::LINUX_SLL => cooked(14, 16),
+        LinkType::LINUX_SLL2 => cooked(0, 20),
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn due_times_follow_the_capture_or_the_rate() {
+        let times = [Some(1_000), Some(3_000), None, Some(2_500), Some(9_000)];
+        let due = |rate, gap| {
+            let mut plan = Plan::new(rate, gap);
+            let due = times.map(|time| plan.due(time, 125).map(|due| due.as_nanos()));
+            due.map(|due| due.unwrap_or(0))
+        };
+        assert_eq!(
+            due(Rate::Original(1.0), None),
+            [0, 2_000, 2_000, 2_000, 8_500]
+        );
+        assert_eq!(
+            due(Rate::Original(2.0), None),
+            [0, 1_000, 1_000, 1_000, 4_250]
+        );
+        let gap = Some(Duration::from_nanos(1_500));
+        assert_eq!(
+            due(Rate::Original(1.0), gap),
+            [0, 1_500, 1_500, 1_500, 3_000]
+        );
+        assert_eq!(
+            due(Rate::Packets(1e6), None),
+            [0, 1_000, 2_000, 3_000, 4_000]
+        );
+        assert_eq!(due(Rate::Bits(1e9), None), [0, 1_000, 2_000, 3_000, 4_000]);
+        assert_eq!(due(Rate::Max, None), [0; 5]);
+    }
+
+    /// Rotated files of a capture go on; captures of different days do not wait for each other.
+    #[test]
+    fn the_next_source_follows() {
+        let mut plan = Plan::new(Rate::Original(1.0), None);
+        let mut due = |time: i64, is_new| {
+            plan.is_new_source |= is_new;
+            plan.due(Some(time), 60).map_or(0, |due| due.as_nanos())
+        };
+        assert_eq!(due(5_000_000_000, true), 0);
+        assert_eq!(due(5_400_000_000, true), 400_000_000);
+        assert_eq!(due(90_000_000_000, true), 400_000_000);
+        assert_eq!(due(90_000_000_001, false), 400_000_001);
+        assert_eq!(due(1_000_000_000, true), 400_000_001);
+        assert_eq!(due(1_000_000_002, false), 400_000_003);
+    }
+
+    #[test]
+    fn packets_without_ethernet_get_a_header() {
+        let to = Addresses {
+            destination: Some([2; 6]),
+            source: Some([4; 6]),
+        };
+        let mut scratch = Vec::new();
+        let ip = [0x45, 1, 2, 3];
+        let mut expected = [[2; 6], [4; 6]].concat();
+        expected.extend([8, 0]);
+        expected.extend(ip);
+        let cooked = [&[0u8; 14][..], &[8, 0], &ip].concat();
+        let cooked_2 = [&[8, 0][..], &[0; 18], &ip].concat();
+        let loopback = [&[2, 0, 0, 0][..], &ip].concat();
+        let own = [&[9u8; 12][..], &[8, 0], &ip].concat();
+        for (link, data) in [
+            (LinkType::RAW, &ip[..]),
+            (LinkType::IPV4, &ip),
+            (LinkType::NULL, &loopback),
+            (LinkType::LINUX_SLL, &cooked),
+            (LinkType::LINUX_SLL2, &cooked_2),
+            (LinkType::ETHERNET, &own),
+        ] {
+            assert_eq!(
+                framed(data, link, &to, &mut scratch),
+                Some(&expected[..]),
+                "{link:?}"
+            );
+            for end in 0..data.len() {
+                let _ = framed(&data[..end], link, &to, &mut scratch);
+            }
+        }
+        let none = Addresses::default();
+        assert_eq!(
+            framed(&own, LinkType::ETHERNET, &none, &mut scratch),
+            Some(&own[..])
+        );
+        assert_eq!(framed(&ip, LinkType::RAW, &none, &mut scratch), None);
+        assert_eq!(framed(&ip, LinkType::IEEE802_11, &to, &mut scratch), None);
+    }
+}

@@ -1,0 +1,424 @@
+//! `weir replay`: sends the packets of captures again, each at its time.
+
+use crate::cli::replay::{ReplayArgs, ReplayRate};
+use crate::numbers::{bit_rate, bytes, counted, duration, grouped, rate};
+use crate::outcome::{Outcome, answer, say, say_plain, stop_on_signals};
+use crate::outputs::refuse_bare_interface;
+use crate::port;
+use crate::show::Show;
+use crate::sources::{self, Takes};
+use crate::summary::Ending;
+use crate::terminal;
+use crate::times::Clock;
+use crate::walls::Walls;
+use anyhow::{anyhow, bail};
+use serde_json::{Value, json};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use weir_engine::event::{Event, On};
+use weir_engine::name::Name;
+use weir_engine::outputs::Target;
+use weir_engine::records::{self, Query};
+use weir_engine::replay::{Addresses, Course, Rate, ReplaySink, Report, Settings};
+use weir_engine::run::{Ended, Run, Setup};
+use weir_engine::session::Session;
+use weir_io::network::Network;
+use weir_io::sys::device;
+use weir_messages::guards::sending_line;
+use weir_messages::refusals::Terms;
+use weir_pipeline::select::{Selection, Span};
+
+/// Time of a replay without an end, if nobody says how long: a replay that was started by mistake ends by itself.
+const ENDLESS: Duration = Duration::from_secs(60);
+
+/// Runs the command.
+pub fn run(arguments: ReplayArgs) -> anyhow::Result<Outcome> {
+    let ports: Vec<Name> = [Some(&arguments.to), arguments.to2.as_ref()]
+        .into_iter()
+        .flatten()
+        .map(port_name)
+        .collect();
+    for name in &ports {
+        port::check_scheme(name)?;
+        if port::injected(name).is_some() || !port::is_port(name) {
+            bail!("--to {name}: name an interface, as in --to eth1, or null");
+        }
+        refuse_bare_interface(name)?;
+        check_receiver(&arguments, name)?;
+        port::check_guard(name, &arguments.sending.yes_send)?;
+    }
+    let rate = wanted_rate(&arguments, &ports[0])?;
+    let stop = stop_on_signals();
+    let (mut session, span) = session(&arguments)?;
+    let takes = Takes::Flag(&arguments.filter, None);
+    if let Some(line) = sources::absent("weir replay", &arguments.sources, takes)? {
+        say(&line);
+        return Ok(Outcome::Failed);
+    }
+    let walls = Walls::of_replay(&arguments.walls, &session, &ports)?;
+    let settings = Settings {
+        rate,
+        longest_gap: arguments.gap_limit,
+        end: end(&arguments),
+        spins: arguments.spin,
+        control: arguments.control_traffic,
+        addresses: Addresses {
+            destination: arguments.dst_mac,
+            source: arguments.src_mac,
+        },
+        second: arguments.split_by.clone(),
+        stop: Arc::clone(&stop),
+    };
+    let open = |name: &Name| port::open(name, &arguments.sending.yes_send);
+    let opened = ports.iter().map(open).collect::<Result<_, _>>()?;
+    let words = (rate_words(&arguments, rate), end_words(&arguments));
+    for name in &ports {
+        tell_begin(&arguments, name, &words);
+    }
+    let sink = ReplaySink::new(opened, settings).map_err(|why| anyhow!("--split-by: {why}"))?;
+    let course = sink.course();
+    let target: Target = (ports[0].text(), Some(Box::new(sink)));
+    let mut run = Run::new(Setup {
+        selection: Selection {
+            expression: arguments.filter.clone(),
+            span,
+            slow: crate::outcome::slow_compilation(),
+            ..Selection::default()
+        },
+        main: target,
+        limit: arguments.stop_after,
+        stop: Arc::clone(&stop),
+        ..Setup::default()
+    });
+    // The time of the replay says more than the part of the file that is read ahead.
+    let mut show = Show::new(true, false, 1, false);
+    read(
+        &arguments,
+        &mut session,
+        &mut run,
+        &walls,
+        (&mut show, &stop, &course),
+    )?;
+    let (ended, outputs) = run.finish(&mut |event| show.event(event));
+    show.outputs(&outputs, &ended);
+    let report = course.with(Report::clone);
+    Ok(finish(&arguments, &mut show, &ended, &report))
+}
+
+/// Reads the sources as often as wanted.
+fn read(
+    arguments: &ReplayArgs,
+    session: &mut Session,
+    run: &mut Run,
+    walls: &Walls,
+    (show, stop, course): (&mut Show, &AtomicBool, &Course),
+) -> anyhow::Result<()> {
+    let mut told = false;
+    let on: On<'_> = &mut |event| {
+        if matches!(event, Event::Progress { .. }) && !told && course.with(|it| it.fell_behind) {
+            told = true;
+            show.say(
+                "the replay is more than a second behind: the port, or what reads the file, is slower than the rate",
+            );
+        }
+        show.event(event);
+    };
+    walls.read(session, run, &Terms::PACKETS, on, |_| Ok(()))?;
+    let times = match arguments.loops {
+        None => 1,
+        Some(0) => u64::MAX,
+        Some(times) => times,
+    };
+    for _ in 1..times {
+        let before = course.with(|report| report.packets + report.control);
+        if stop.load(Ordering::Relaxed) || run.outputs().are_over() {
+            break;
+        }
+        session
+            .read(run, on)
+            .map_err(|error| weir_messages::refusals::refused(&error, &Terms::PACKETS))?;
+        if course.with(|report| report.packets + report.control) == before {
+            // Files without packets would be read for ever.
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// An interface as a port.
+fn port_name(name: &Name) -> Name {
+    match port::is_port(name) || name.utf8().contains(':') {
+        true => name.clone(),
+        false => Name::from(format!("af_packet:{}", name.text())),
+    }
+}
+
+/// Refuses to send frames of a capture to unknown stations: by an interface that is not the end of a virtual cable.
+fn check_receiver(arguments: &ReplayArgs, name: &Name) -> anyhow::Result<()> {
+    let Some(interface) = port::interface(name) else {
+        return Ok(());
+    };
+    let network = Network::read().unwrap_or_default();
+    let is_cable = network.named(interface).is_none_or(|it| it.is_cable);
+    if is_cable || arguments.dst_mac.is_some() || arguments.as_is {
+        return Ok(());
+    }
+    bail!(
+        "{interface} leads to other stations, and the frames have the addresses of the capture: name the station that is to get \
+         them with --dst-mac MAC, or send them --as-is"
+    )
+}
+
+/// The sources, and the times of their packets to send.
+fn session(arguments: &ReplayArgs) -> anyhow::Result<(Session, Span)> {
+    sources::check(&arguments.sources, false)?;
+    let mut session = Session::new(arguments.sources.clone());
+    if session.is_live() {
+        bail!(
+            "{} is an interface, and a replay sends what was captured: weir filter '' {} -w af_packet:IF sends on what comes",
+            arguments.sources[0],
+            arguments.sources[0]
+        );
+    }
+    if arguments.loops.is_some() && arguments.sources.iter().any(Name::is_dash) {
+        bail!("--loop reads its sources again, and standard input can be read once: name a file");
+    }
+    let clock = Clock::new(arguments.utc);
+    let from = clock.meaning("--from", arguments.from.as_ref())?;
+    let until = clock.meaning("--until", arguments.until.as_ref())?;
+    let span = Span {
+        from_ns: from.map(|time| time.first_ns),
+        to_ns: until.map(|time| time.last_ns),
+        last_ns: None,
+    };
+    if let (Some(from), Some(until)) = (span.from_ns, span.to_ns)
+        && from > until
+    {
+        bail!("--from is later than --until: no packet can lie between them");
+    }
+    if arguments
+        .sources
+        .iter()
+        .any(|name| Path::new(name).is_dir())
+    {
+        // The index says which parts of a record are read.
+        session.query = Some(Arc::new(Query::new(records::Selection {
+            from_ns: span.from_ns,
+            to_ns: span.to_ns,
+            ..records::Selection::default()
+        })));
+    }
+    Ok((session, span))
+}
+
+/// The rate in the units of the engine.
+fn wanted_rate(arguments: &ReplayArgs, port: &Name) -> anyhow::Result<Rate> {
+    let &ReplayArgs {
+        rate,
+        speed,
+        pps,
+        mbps,
+        topspeed,
+        ..
+    } = arguments;
+    let rate = match (pps, mbps) {
+        _ if topspeed => ReplayRate::Max,
+        (Some(pps), _) if pps > 0.0 => ReplayRate::Packets(pps),
+        (_, Some(mbps)) if mbps > 0.0 => ReplayRate::Bits(mbps * 1e6),
+        (None, None) => rate,
+        _ => bail!("-p and -M take a rate above 0"),
+    };
+    if speed.is_some() && rate != ReplayRate::Original {
+        bail!(
+            "--speed is about the times of the capture, and --rate replaces them: leave one of them out"
+        );
+    }
+    Ok(match rate {
+        ReplayRate::Original => Rate::Original(speed.unwrap_or(1.0)),
+        ReplayRate::Max => Rate::Max,
+        ReplayRate::Packets(per_s) => Rate::Packets(per_s),
+        ReplayRate::Bits(per_s) => Rate::Bits(per_s),
+        ReplayRate::Share(share) => {
+            let link = port::interface(port).and_then(device::speed_mbit);
+            let Some(mbit) = link else {
+                bail!(
+                    "--rate in % needs the speed of the link, which {port} does not tell: name it in bit/s"
+                )
+            };
+            Rate::Bits(share * f64::from(mbit) * 1e6)
+        }
+    })
+}
+
+/// Time after which no packet leaves.
+fn end(arguments: &ReplayArgs) -> Option<Duration> {
+    let is_endless = arguments.loops == Some(0) || arguments.sources.iter().any(Name::is_dash);
+    let bounded = arguments.duration.is_some() || arguments.stop_after.is_some();
+    match is_endless && !bounded {
+        true => Some(ENDLESS),
+        false => arguments.duration,
+    }
+}
+
+fn rate_words(arguments: &ReplayArgs, wanted: Rate) -> String {
+    match wanted {
+        Rate::Original(_) => match arguments.speed {
+            None => "at the times of the capture".to_owned(),
+            Some(speed) => format!("{speed} times as fast as captured"),
+        },
+        Rate::Packets(per_s) => format!("{} packets/s", rate(per_s)),
+        Rate::Bits(per_s) => bit_rate(per_s),
+        Rate::Max => "as fast as it takes them".to_owned(),
+    }
+}
+
+fn end_words(arguments: &ReplayArgs) -> String {
+    match (end(arguments), arguments.loops) {
+        (Some(time), _) => format!("for at most {}", duration(time)),
+        (None, Some(times)) if times > 1 => format!("{times} times"),
+        (None, _) => "until the source ends".to_owned(),
+    }
+}
+
+/// A line before the first packet leaves an interface.
+fn tell_begin(arguments: &ReplayArgs, name: &Name, (rate, end): &(String, String)) {
+    let frames = match (arguments.dst_mac, arguments.src_mac) {
+        (None, None) => "frames as they are",
+        (Some(_), None) => "with another destination address",
+        (None, Some(_)) => "with another source address",
+        (Some(_), Some(_)) => "with other link addresses",
+    };
+    if let Some(sender) = port::sender(name) {
+        say_plain(&sending_line(&name.text(), &sender, frames, rate, end));
+    }
+}
+
+/// Prints the end, and returns the outcome.
+fn finish(arguments: &ReplayArgs, show: &mut Show, ended: &Ended, report: &Report) -> Outcome {
+    let is_held = report.is_held();
+    if !is_held {
+        let why = match report.fell_behind {
+            true => "packets left more than a second late",
+            false => "the last packet left late",
+        };
+        show.say(&format!(
+            "the rate was not held: {why}, {} at most; a longer --gap-limit, --speed below 1 or a faster port help",
+            time_words(report.lateness.max())
+        ));
+    }
+    let ending = Ending {
+        by: ended.by,
+        ..Ending::default()
+    };
+    let answered = match arguments.json {
+        true => answer(&format!(
+            "{}\n",
+            terminal::json("replay", &object(show, ended, report))
+        )),
+        false => Outcome::Done,
+    };
+    if !show.is_unread() {
+        say_plain(&summary(ended, report, ending.is_interrupted()));
+    }
+    let failed = !show.faults.is_empty() || arguments.strict && !is_held;
+    Outcome::of(!failed && answered == Outcome::Done)
+}
+
+/// Packets and bytes that left all ports.
+fn sent(report: &Report) -> (u64, u64, u64) {
+    report
+        .ports
+        .iter()
+        .fold((0, 0, 0), |(packets, bytes, refused), port| {
+            (
+                packets + port.sent,
+                bytes + port.bytes,
+                refused + port.refused(),
+            )
+        })
+}
+
+fn summary(ended: &Ended, report: &Report, is_interrupted: bool) -> String {
+    let (packets, sent_bytes, refused) = sent(report);
+    let seconds = report.took.as_secs_f64().max(1e-9);
+    let ledger = &ended.ledger;
+    let mut parts = vec![
+        format!("{} read", grouped(ledger.received)),
+        format!("{} sent", grouped(packets)),
+        bytes(sent_bytes),
+        duration(report.took),
+        format!("{} packets/s", rate(packets as f64 / seconds)),
+        format!(
+            "{} (frames without FCS)",
+            bit_rate(sent_bytes as f64 * 8.0 / seconds)
+        ),
+    ];
+    if ledger.filtered > 0 {
+        parts.insert(1, format!("{} filtered", grouped(ledger.filtered)));
+    }
+    if report.control > 0 {
+        parts.push(format!(
+            "{} left out (--control-traffic)",
+            counted(report.control, "control packet")
+        ));
+    }
+    parts.push(format!("{} refused", grouped(refused)));
+    if !report.lateness.is_empty() {
+        let [half, most] = [0.5, 0.99].map(|share| report.lateness.value_at_quantile(share));
+        parts.push(format!(
+            "late p50 {}, p99 {}, max {}",
+            time_words(half),
+            time_words(most),
+            time_words(report.lateness.max())
+        ));
+    }
+    if is_interrupted {
+        parts.push("interrupted".to_owned());
+    }
+    parts.join(", ")
+}
+
+/// A time in a unit that suits it: `850 ns`, `3.7 us`, `12.4 ms`, `1.2 s`.
+fn time_words(ns: u64) -> String {
+    let ns = ns as f64;
+    match ns {
+        _ if ns < 1e3 => format!("{ns:.0} ns"),
+        _ if ns < 1e6 => format!("{:.1} us", ns / 1e3),
+        _ if ns < 1e9 => format!("{:.1} ms", ns / 1e6),
+        _ => format!("{:.1} s", ns / 1e9),
+    }
+}
+
+fn object(show: &Show, ended: &Ended, report: &Report) -> Value {
+    let (packets, bytes, refused) = sent(report);
+    let ledger = &ended.ledger;
+    let at = |share: f64| report.lateness.value_at_quantile(share);
+    json!({
+        "received": ledger.received,
+        "filtered": ledger.filtered,
+        "control": report.control,
+        "sent": packets,
+        "bytes": bytes,
+        "refused": refused,
+        "planned_s": report.planned.as_secs_f64(),
+        "took_s": report.took.as_secs_f64(),
+        "held": report.is_held(),
+        "late_ns": {
+            "p50": at(0.5), "p99": at(0.99), "p999": at(0.999), "max": report.lateness.max(),
+        },
+        "fault": show.faults.first(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_have_units() {
+        let words = [850, 3_700, 12_400_000, 1_200_000_000].map(time_words);
+        assert_eq!(words, ["850 ns", "3.7 us", "12.4 ms", "1.2 s"]);
+    }
+}
