@@ -234,6 +234,11 @@ impl Port {
         }
     }
 
+    /// Name of the port.
+    pub fn name(&self) -> &Name {
+        &self.name
+    }
+
     /// Refuses packets of a link type other than the port's.
     pub fn check(&self, link: LinkType) -> Result<(), PortFault> {
         match self.link {

@@ -276,8 +276,19 @@ impl ReplaySink {
         let framed = framed(data, link, &self.settings.addresses, &mut frame);
         let sent = match framed {
             Some(ethernet) => self.send_frame(ethernet, is_cut, record.time_ns),
-            // Packets of another link type: the port says what it takes.
-            None => self.ports[0].check(link).map_err(failed),
+            None if network_packet(data, link).is_some() && !self.ports[0].is_null() => {
+                Err(End::Failed(SinkFault::Said(format!(
+                    "{}: packets of link type {} have no Ethernet header: --dst-mac MAC, the station that is to get them, gives \
+                     them one",
+                    self.ports[0].name(),
+                    link.0
+                ))))
+            }
+            // The port says which packets of other link types it takes.
+            None => match self.ports[0].check(link) {
+                Ok(()) => self.send_frame(data, is_cut, record.time_ns),
+                Err(fault) => Err(failed(fault)),
+            },
         };
         self.frame = frame;
         sent

@@ -208,6 +208,13 @@ fn wrong_replays_are_refused_in_a_line() {
     }
     let missing = weir(["replay", "no-such.pcap", "--to", "null"]);
     assert_eq!(missing.code, Some(1), "{}", missing.err);
+    let raw = [pcap_header(65_535, 101), pcap_record(1, &[0x45; 40])].concat();
+    let raw = temp.file("raw.pcap", &raw);
+    let words = ["replay", &raw, "--to", "null"];
+    let done = weir(words).ok();
+    assert!(done.err.contains("1 read, 1 sent, 40 B"), "{}", done.err);
+    let done = weir([&words[..], &["--dst-mac", "02:00:00:00:00:01"]].concat()).ok();
+    assert!(done.err.contains("1 read, 1 sent, 54 B"), "{}", done.err);
     let done = weir([
         "replay", &file, "--to", "null", "--rate", "max", "--loop", "5",
     ])
