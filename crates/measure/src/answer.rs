@@ -5,7 +5,7 @@ use crate::health;
 use crate::names::Names;
 use crate::tally::Arrivals;
 use weir_packet::flow::FlowKey;
-use weir_sketch::Counts;
+use weir_sketch::{Counts, Times};
 use zerocopy::IntoBytes;
 
 /// Kind of a bound.
@@ -85,6 +85,9 @@ pub struct Row {
     pub companion: Bound,
     /// Figures of both directions; `None` for directional keys.
     pub sides: Option<Sides>,
+    /// Times of the packets; `None` if the settings do not ask for them, or if the table may lack packets of the key. The peak is of one
+    /// direction.
+    pub times: Option<Times>,
 }
 
 /// Largest keys of a window, with the rest of the traffic.
@@ -103,6 +106,9 @@ pub struct Table {
     /// Entries of a set-per-entry sketch whose sets were too small for the values of their flows. If there is any, flows may be
     /// missing in the rows although their figures are large.
     pub overflowed: u64,
+    /// Packets in no peak: their key already had packets of a later millisecond. Keys that count each packet for both ends count
+    /// it twice here.
+    pub late: u64,
     /// Keys and traffic outside the rows.
     pub missing: Missing,
 }

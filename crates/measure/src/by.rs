@@ -150,6 +150,15 @@ pub enum Unfit {
         "the key process needs a list of sockets, which this measurement does not have: begin it with the key process"
     )]
     Owners,
+    /// The tables of a sketch keep no times.
+    #[error(
+        "the sketch {sketch} keeps no times of its keys, which a column of this measurement needs: use heavy or exact",
+        sketch = .sketch.name()
+    )]
+    Times {
+        /// Sketch.
+        sketch: Sketch,
+    },
     /// Workers cannot share a sample.
     #[error("workers cannot share the sample by which {by} are counted")]
     Shared {

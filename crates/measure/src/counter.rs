@@ -17,7 +17,7 @@ pub use shared::SharedTables;
 
 use crate::answer::{Bound, BoundKind, Change, Estimate, Row, Table, largest_changes};
 use crate::names::Names;
-use crate::part::{Count, Fill, Part};
+use crate::part::{Count, Fill, Part, Stored};
 use crate::{Config, Error, KeyKind, Observation};
 use cms::{NamedCms, SharedNamedCms};
 use figure::{Figure, exact};
@@ -29,8 +29,8 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use weir_packet::flow::{FlowKey, Hasher};
 use weir_sketch::{
-    Exact, Heavy, Item, MajorityVote, Packet, ReversibleSets, SharedExact, SharedReversibleSets,
-    SharedSimpleTable, Weigh,
+    Exact, Heavy, MajorityVote, Packet, ReversibleSets, SharedExact, SharedReversibleSets,
+    SharedSimpleTable, Times, Weigh,
 };
 
 /// Number of packets that are counted together.
@@ -92,6 +92,11 @@ impl Sketch {
             Self::ReversibleSets => kind == KeyKind::FiveTuple,
             _ => true,
         }
+    }
+
+    /// Returns whether tables of this sketch can keep the times of their keys.
+    pub fn can_keep_times(self) -> bool {
+        matches!(self, Self::Exact | Self::Heavy)
     }
 
     /// Returns whether several workers can update one table of this sketch.
@@ -179,6 +184,16 @@ trait Answers {
         None
     }
 
+    /// Returns the times of a key; `None` if the table has none, or may lack packets of the key.
+    fn times(&self, _: &FlowKey, _: u64) -> Option<Times> {
+        None
+    }
+
+    /// Returns the number of packets that are in no peak, because their milliseconds were over.
+    fn late(&self) -> u64 {
+        0
+    }
+
     /// Describes the table in one line, and its memory in another.
     fn describe(&self) -> [String; 2];
 }
@@ -227,9 +242,13 @@ impl Counter {
             (_, Some(Shared::Reversible(cells))) => {
                 Self::SharedReversible(SharedRecoverable::new(config, kind, cells))
             }
-            (Sketch::Exact, None) => Self::Exact(Exact::new(*memory, *seed, request)?),
+            (Sketch::Exact, None) => Self::Exact(exact_table(config)?),
             (Sketch::Heavy, None) => {
-                Self::Heavy(Heavy::new(*memory, config.weigh(), *seed, request)?)
+                let new = match config.times {
+                    true => Heavy::with_times,
+                    false => Heavy::new,
+                };
+                Self::Heavy(new(*memory, config.weigh(), *seed, request)?)
             }
             (Sketch::Simple, None) => Self::Simple(Slots::new(config)?),
             (Sketch::Majority, None) => {
@@ -329,7 +348,7 @@ impl Counter {
         kind: KeyKind,
         packets: &[Observation],
         hasher: &Hasher,
-        parts: &mut Vec<Item<FlowKey>>,
+        parts: &mut Vec<Stored>,
     ) {
         self.update_side(kind, false, packets, hasher, parts);
         if kind.counts_twice() {
@@ -344,7 +363,7 @@ impl Counter {
         receives: bool,
         packets: &[Observation],
         hasher: &Hasher,
-        parts: &mut Vec<Item<FlowKey>>,
+        parts: &mut Vec<Stored>,
     ) {
         match self {
             Self::Heavy(table) => kind.count_side(receives, hasher, Name { packets, table }),
@@ -387,7 +406,7 @@ impl Counter {
     ) -> Result<(), Error> {
         let own = match self {
             Self::SharedExact(table) => {
-                let mut own = Exact::new(config.memory, config.seed, &config.request)?;
+                let mut own = exact_table(config)?;
                 table.merge_into(&mut own, hash)?;
                 Self::Exact(own)
             }
@@ -463,7 +482,13 @@ impl Counter {
         keys: Option<Estimate>,
         hash: impl Fn(&FlowKey) -> u64,
     ) -> Table {
-        self.settled().table(by, rows, keys, &hash)
+        let settled = self.settled();
+        let mut table = settled.table(by, rows, keys, &hash);
+        for row in &mut table.rows {
+            row.times = settled.times(&row.key, hash(&row.key));
+        }
+        table.late = settled.late();
+        table
     }
 
     /// Returns the keys whose figures changed most; a window without a table had no packets.
@@ -553,6 +578,15 @@ impl Counter {
     pub fn describe(&self) -> [String; 2] {
         self.settled().describe()
     }
+}
+
+/// Creates an empty exact table.
+fn exact_table(config: &Config) -> Result<Exact<FlowKey>, Error> {
+    let new = match config.times {
+        true => Exact::with_times,
+        false => Exact::new,
+    };
+    new(config.memory, config.seed, &config.request)
 }
 
 #[cfg(test)]

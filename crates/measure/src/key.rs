@@ -334,6 +334,11 @@ impl KeyKind {
         }
     }
 
+    /// Returns whether a key has a peak: names and processes add up keys whose peaks are at other times.
+    pub fn has_peaks(self) -> bool {
+        !matches!(self, Self::Name | Self::Process)
+    }
+
     /// Returns whether each packet counts for two keys.
     pub fn counts_twice(self) -> bool {
         matches!(self, Self::Host(_) | Self::Mac | Self::Name)

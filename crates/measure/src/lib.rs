@@ -38,7 +38,7 @@ pub use rate::{bits_per_second, per_second};
 pub use service::service_name;
 pub use state::State;
 pub use tally::{Arrivals, Keyless, SIZE_CLASSES, Sizes, Tally, size_class};
-pub use weir_sketch::{Counts, Weigh};
+pub use weir_sketch::{Counts, Times, Weigh};
 pub use windows::{Slot, Windowing, Windows};
 
 use owners::Owners;
@@ -73,6 +73,9 @@ pub struct Config {
     pub names: Option<usize>,
     /// Processes of sockets, for tables of [processes](KeyKind::Process); `None`: they are not known.
     pub owners: Option<Arc<Owners>>,
+    /// Whether the tables also keep the times of their keys, for which a key takes 32 bytes more. Not every sketch can: see
+    /// [`Sketch::can_keep_times`].
+    pub times: bool,
     /// Tables that all workers share; `None`: each worker has its own. Not every sketch can be shared: see
     /// [`Sketch::can_be_shared`].
     pub shared: Option<SharedTables>,
@@ -107,6 +110,7 @@ impl Default for Config {
             local: None,
             names: None,
             owners: None,
+            times: false,
             shared: None,
             watch: false,
         }
@@ -140,6 +144,9 @@ impl Config {
             }
             Setting::Sketch(_) if self.by.is_distinct() => {
                 return Err(Unfit::Sketch { by: self.by });
+            }
+            Setting::Sketch(sketch) if self.times && !sketch.can_keep_times() => {
+                return Err(Unfit::Times { sketch });
             }
             Setting::Sketch(sketch) => {
                 other.sketch = sketch;
@@ -208,6 +215,18 @@ mod tests {
             ..Config::default()
         };
         assert_eq!(with(&reading), None);
+    }
+
+    #[test]
+    fn tables_without_times_do_not_follow_tables_with_times() {
+        let config = Config {
+            times: true,
+            ..Config::default()
+        };
+        let with = |sketch| config.with(Setting::Sketch(sketch)).err();
+        let sketch = Sketch::Majority;
+        assert_eq!(with(sketch), Some(Unfit::Times { sketch }));
+        assert_eq!(with(Sketch::Exact), None);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use core::borrow::Borrow;
 use weir_packet::flow::{Facts, FlowKey};
-use weir_sketch::Packet;
+use weir_sketch::{Packet, Times};
 use zerocopy::{FromZeros, Immutable, IntoBytes, transmute};
 
 /// Facts about a packet, taken from its headers. One observation fills one cache line, so that a
@@ -60,7 +60,7 @@ pub enum Kind {
 
 impl Observation {
     /// Time of a packet without a timestamp; less than every real time.
-    pub const NO_TIME: i64 = i64::MIN;
+    pub const NO_TIME: i64 = Times::NO_TIME;
 
     /// Returns the meaning of the observation.
     #[inline]
@@ -208,5 +208,10 @@ impl Packet<FlowKey> for Observation {
     #[inline(always)]
     fn is_of(&self, key: &FlowKey) -> bool {
         self.flow == *key
+    }
+
+    #[inline(always)]
+    fn time_ns(&self) -> i64 {
+        self.time_ns
     }
 }

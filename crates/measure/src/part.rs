@@ -5,7 +5,7 @@ use crate::key::{RECEIVES, host_receives};
 use crate::{KeyKind, Observation};
 use core::borrow::Borrow;
 use weir_packet::flow::{Facts, FlowKey, Hasher, ShortHasher};
-use weir_sketch::{Item, Packet};
+use weir_sketch::Packet;
 
 /// Packet under a part of its flow key. The part is never stored: a table compares its keys with the flow key of the packet.
 #[derive(Clone, Copy)]
@@ -222,6 +222,11 @@ impl Packet<FlowKey> for Part<'_> {
         self.projected()
     }
 
+    #[inline(always)]
+    fn time_ns(&self) -> i64 {
+        self.packet.time_ns
+    }
+
     /// Compares the keys. Both keys are of this kind, so that fields that are zero in every key of the kind are not compared.
     #[inline(always)]
     fn is_of(&self, key: &FlowKey) -> bool {
@@ -260,10 +265,46 @@ impl Packet<FlowKey> for Part<'_> {
     }
 }
 
+/// A packet under a part of its flow key, or under a key with facts.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Stored {
+    hash: u64,
+    time_ns: i64,
+    key: FlowKey,
+    bytes: u32,
+}
+
+impl Packet<FlowKey> for Stored {
+    #[inline(always)]
+    fn hash(&self) -> u64 {
+        self.hash
+    }
+
+    #[inline(always)]
+    fn bytes(&self) -> u32 {
+        self.bytes
+    }
+
+    #[inline(always)]
+    fn key(&self) -> impl Borrow<FlowKey> {
+        &self.key
+    }
+
+    #[inline(always)]
+    fn is_of(&self, key: &FlowKey) -> bool {
+        self.key == *key
+    }
+
+    #[inline(always)]
+    fn time_ns(&self) -> i64 {
+        self.time_ns
+    }
+}
+
 /// Stores the packets under their parts.
 pub(crate) struct Fill<'a, 'b> {
     pub packets: &'a [Observation],
-    pub parts: &'b mut Vec<Item<FlowKey>>,
+    pub parts: &'b mut Vec<Stored>,
 }
 
 impl<'a> Count<'a> for Fill<'a, '_> {
@@ -274,10 +315,11 @@ impl<'a> Count<'a> for Fill<'a, '_> {
             #[inline(always)]
             |packet| {
                 let part = part(packet);
-                Item {
+                Stored {
                     hash: part.hash(),
-                    bytes: part.bytes(),
+                    time_ns: part.time_ns(),
                     key: *part.key().borrow(),
+                    bytes: part.bytes(),
                 }
             },
         ));
@@ -303,7 +345,7 @@ impl<'a> Maker<'a> {
     }
 
     /// Counts the packets in a table; `parts` is a buffer.
-    pub fn count(&self, table: &mut Counter, hasher: &Hasher, parts: &mut Vec<Item<FlowKey>>) {
+    pub fn count(&self, table: &mut Counter, hasher: &Hasher, parts: &mut Vec<Stored>) {
         let kind = self.kind;
         self.fill(hasher, parts, |flow, facts, bytes| {
             kind.sending(flow, facts, bytes)
@@ -318,16 +360,17 @@ impl<'a> Maker<'a> {
     fn fill(
         &self,
         hasher: &Hasher,
-        parts: &mut Vec<Item<FlowKey>>,
+        parts: &mut Vec<Stored>,
         key: impl Fn(&FlowKey, &Facts, u32) -> Option<FlowKey>,
     ) {
         let item = |(i, packet): (usize, &Observation)| {
             let facts = self.facts.get(i).unwrap_or(&Facts::NONE);
             let key = key(&packet.flow, facts, packet.bytes)?;
-            Some(Item {
+            Some(Stored {
                 hash: hasher.plain(&key),
-                bytes: packet.bytes,
+                time_ns: packet.time_ns,
                 key,
+                bytes: packet.bytes,
             })
         };
         parts.clear();

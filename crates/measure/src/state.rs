@@ -5,7 +5,7 @@ use crate::counter::{Counter, TOGETHER};
 use crate::names::Names;
 use crate::observation::Glance;
 use crate::owners::Owners;
-use crate::part::Maker;
+use crate::part::{Maker, Stored};
 use crate::spread::Spread;
 use crate::tally::Tally;
 use crate::watch::Watch;
@@ -13,7 +13,7 @@ use crate::{By, Config, Error, KeyKind, Kind, Observation, Slot};
 use std::sync::Arc;
 use weir_memory::Request;
 use weir_packet::flow::{Facts, FlowKey, Hasher};
-use weir_sketch::{Distinct, Heavy, Item, Weigh};
+use weir_sketch::{Distinct, Heavy, Weigh};
 
 /// Counters of a window: totals, one table per kind of key, and the numbers of different flows, sources and destinations.
 #[derive(Debug)]
@@ -32,7 +32,7 @@ pub struct State {
     hasher: Hasher,
     by: Weigh,
     /// Buffer for packets under a table's key.
-    parts: Vec<Item<FlowKey>>,
+    parts: Vec<Stored>,
     /// Whether frames without a flow key have keys of some kind.
     counts_frames: bool,
     /// Processes of sockets, if the settings have them.

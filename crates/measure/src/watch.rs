@@ -2,12 +2,13 @@
 
 use crate::answer::{SpreadTable, Table};
 use crate::counter::{Counter, Sketch};
+use crate::part::Stored;
 use crate::spread::Spread;
 use crate::{By, Config, Error, KeyKind, Observation};
 use std::sync::Arc;
 use weir_memory::Request;
 use weir_packet::flow::{FlowKey, Hasher};
-use weir_sketch::{Item, Weigh};
+use weir_sketch::Weigh;
 
 #[derive(Debug)]
 pub(crate) struct Watch {
@@ -35,12 +36,7 @@ impl Watch {
     }
 
     /// Counts packets with a flow key; `parts` is a buffer.
-    pub fn update(
-        &mut self,
-        packets: &[Observation],
-        hasher: &Hasher,
-        parts: &mut Vec<Item<FlowKey>>,
-    ) {
+    pub fn update(&mut self, packets: &[Observation], hasher: &Hasher, parts: &mut Vec<Stored>) {
         self.hosts
             .update_part(KeyKind::HOST, packets, hasher, parts);
         self.contacts.update(packets, hasher);

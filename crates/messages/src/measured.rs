@@ -3,6 +3,7 @@
 pub mod columns;
 pub mod diff;
 mod keys;
+pub mod times;
 
 pub use keys::{address, further_parts, port_of, proto_name};
 
@@ -288,7 +289,7 @@ impl Answers {
         let table = self.table(window, i);
         Shown {
             top: self.top(window, kind, table.rows.iter().map(Figures::Weighed)),
-            missing: missing_json(&table),
+            missing: missing_json(&table, self.late(&table)),
             untracked: table.untracked.packets,
         }
     }
@@ -490,7 +491,8 @@ pub fn loss_unknown_value(uncounted: &[Uncounted]) -> Value {
         .collect()
 }
 
-fn missing_json(table: &Table) -> Value {
+/// `late` is the number of packets that are in no peak.
+fn missing_json(table: &Table, late: u64) -> Value {
     let Missing {
         at_most,
         kind,
@@ -511,6 +513,9 @@ fn missing_json(table: &Table) -> Value {
     }
     if table.overflowed > 0 {
         object["overflowed"] = json!(table.overflowed);
+    }
+    if late > 0 {
+        object["late"] = late.into();
     }
     if table.evicted.packets > 0 {
         object["evicted"] =

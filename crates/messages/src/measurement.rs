@@ -170,6 +170,7 @@ impl Options {
         self.check_figure()?;
         self.check_findings()?;
         self.check_keys(sources)?;
+        self.check_times(if live { sources.len() } else { 0 })?;
         self.check_design(sources, live)?;
         check_cpus(&self.cpus)?;
         let seed = self.seed.map_or_else(draw_seed, Ok)?;
@@ -193,6 +194,7 @@ impl Options {
             watch: self.findings,
             names: self.names(),
             owners: self.owners.clone(),
+            times: self.has_times(),
         };
         Ok(Settings {
             inner: self.inner,
@@ -423,7 +425,8 @@ impl Options {
                 .is_ok_and(|about| about.file_type().is_fifo())
                 && !path.starts_with("/dev/fd")
         };
-        let by_windows = || self.window.is_some() && !sources.iter().any(named_pipe);
+        let needs_order = self.window.is_some() || self.has_peaks();
+        let by_windows = || needs_order && !sources.iter().any(named_pipe);
         match self.merge {
             _ if self.sort => Order::Sorted,
             merge if sources.len() > 1 && merge.unwrap_or_else(by_windows) => Order::Merged,

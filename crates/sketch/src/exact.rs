@@ -15,7 +15,7 @@ use weir_memory::{Request, Table};
 use zerocopy::FromZeros;
 
 use crate::error::alike;
-use crate::{Counts, Error, Key, LANES, Packet, Weigh, place, same, split_largest, spread};
+use crate::{Counts, Error, Key, LANES, Packet, Times, Weigh, place, same, split_largest, spread};
 
 /// A key and its counts; a slot without packets is free.
 #[derive(Clone, Copy, FromZeros)]
@@ -36,6 +36,10 @@ struct Slot<K> {
 /// may be below the truth by up to [`doubt`](Self::doubt).
 pub struct Exact<K> {
     slots: Table<Slot<K>>,
+    /// Times of the keys in the slots, if the table keeps them.
+    times: Option<Table<Times>>,
+    /// Number of packets that are in no peak.
+    late: u64,
     len: usize,
     capacity: usize,
     seed: u64,
@@ -49,15 +53,36 @@ impl<K: Key> Exact<K> {
     ///
     /// **Errors**: the memory cannot be obtained, or is too small for one key.
     pub fn new(memory_bytes: usize, seed: u64, request: &Request) -> Result<Self, Error> {
-        let slots = memory_bytes / size_of::<Slot<K>>();
+        Self::of_memory(memory_bytes, seed, request, false)
+    }
+
+    /// A table that also keeps the [times](Times) of its keys: 32 bytes for each.
+    ///
+    /// **Errors**: as of [`new`](Self::new).
+    pub fn with_times(memory_bytes: usize, seed: u64, request: &Request) -> Result<Self, Error> {
+        Self::of_memory(memory_bytes, seed, request, true)
+    }
+
+    fn of_memory(
+        memory_bytes: usize,
+        seed: u64,
+        request: &Request,
+        has_times: bool,
+    ) -> Result<Self, Error> {
+        let times = if has_times { size_of::<Times>() } else { 0 };
+        let slot = size_of::<Slot<K>>() + times;
+        let slots = memory_bytes / slot;
         if slots < 2 {
             return Err(Error::TooLittleMemory {
                 given: memory_bytes,
-                least: 2 * size_of::<Slot<K>>(),
+                least: 2 * slot,
             });
         }
+        let times = has_times.then(|| Table::zeroed(slots, request));
         Ok(Self {
             slots: Table::zeroed(slots, request)?,
+            times: times.transpose()?,
+            late: 0,
             len: 0,
             // At least one slot stays free, also of two slots, so that every search ends.
             capacity: slots - slots.div_ceil(8),
@@ -83,13 +108,16 @@ impl<K: Key> Exact<K> {
         for (home, item) in homes.iter_mut().zip(items.clone()) {
             *home = self.home(item.hash());
             weir_memory::prefetch(&self.slots, *home);
+            if let Some(times) = &self.times {
+                weir_memory::prefetch(times, *home);
+            }
             packets += 1;
             bytes += u64::from(item.bytes());
         }
         self.total.packets += packets;
         self.total.bytes = self.total.bytes.saturating_add(bytes);
         for (home, item) in homes.iter().zip(items) {
-            self.add(
+            let placed = self.add(
                 *home,
                 item.key().borrow(),
                 Counts {
@@ -97,12 +125,15 @@ impl<K: Key> Exact<K> {
                     bytes: u64::from(item.bytes()),
                 },
             );
+            if let (Some(times), Some(at)) = (&mut self.times, placed) {
+                self.late += u64::from(times[at].add(item.time_ns(), item.bytes()));
+            }
         }
     }
 
-    /// Adds to the counts of a key, or to `untracked` if the key finds no room. `counts.packets` is not zero.
+    /// Adds to the counts of a key, or to `untracked` if the key finds no room, and returns its slot. `counts.packets` is not zero.
     #[inline(always)]
-    fn add(&mut self, home: usize, key: &K, counts: Counts) {
+    fn add(&mut self, home: usize, key: &K, counts: Counts) -> Option<usize> {
         let mut at = home;
         loop {
             let slot = &mut self.slots[at];
@@ -112,7 +143,7 @@ impl<K: Key> Exact<K> {
             if same(&slot.key, key) {
                 slot.packets += counts.packets;
                 slot.bytes = slot.bytes.saturating_add(counts.bytes);
-                return;
+                return Some(at);
             }
             at += 1;
             if at == self.slots.len() {
@@ -126,9 +157,14 @@ impl<K: Key> Exact<K> {
                 key: *key,
             };
             self.len += 1;
+            if let Some(times) = &mut self.times {
+                times[at] = Times::NONE;
+            }
+            Some(at)
         } else {
             self.untracked.packets += counts.packets;
             self.untracked.bytes = self.untracked.bytes.saturating_add(counts.bytes);
+            None
         }
     }
 
@@ -139,10 +175,33 @@ impl<K: Key> Exact<K> {
 
     /// The counts of a key, if it is in the table.
     pub fn get(&self, key: &K, hash: u64) -> Option<Counts> {
+        self.find(key, hash).map(|at| self.slots[at].counts())
+    }
+
+    /// The slot of a key, if it is in the table.
+    fn find(&self, key: &K, hash: u64) -> Option<usize> {
         let home = self.home(hash);
-        let probes = self.slots[home..].iter().chain(&self.slots[..home]);
-        let mut taken = probes.take_while(|slot| slot.packets != 0);
-        taken.find(|slot| same(&slot.key, key)).map(Slot::counts)
+        let mut probes = (home..self.slots.len()).chain(0..home);
+        let found = probes.find(|at| {
+            let slot = &self.slots[*at];
+            slot.packets == 0 || same(&slot.key, key)
+        })?;
+        (self.slots[found].packets != 0).then_some(found)
+    }
+
+    /// Times of a key; `None` if the table keeps no times, or may have had no room for packets of the key.
+    pub fn times(&self, key: &K, hash: u64) -> Option<Times> {
+        let times = self.times.as_ref()?;
+        let none = Counts::default();
+        match self.find(key, hash) {
+            Some(at) => (self.doubt == none).then(|| times[at]),
+            None => (self.untracked == none).then_some(Times::NONE),
+        }
+    }
+
+    /// Number of packets that are in no [peak](Times::peak), because their milliseconds were over.
+    pub fn late(&self) -> u64 {
+        self.late
     }
 
     /// Keys and their counts, in an arbitrary order.
@@ -214,7 +273,8 @@ impl<K: Key> Exact<K> {
 
     /// Memory of the table, bytes.
     pub fn memory_bytes(&self) -> usize {
-        self.slots.len() * size_of::<Slot<K>>()
+        let times = self.times.as_ref().map_or(0, |times| times.len());
+        self.slots.len() * size_of::<Slot<K>>() + times * size_of::<Times>()
     }
 
     /// The memory that the table really has, read back now.
@@ -232,7 +292,7 @@ impl<K: Key> Exact<K> {
     /// Forgets everything; keeps the memory.
     pub fn clear(&mut self) {
         self.slots.fill(Slot::new_zeroed());
-        self.len = 0;
+        (self.len, self.late) = (0, 0);
         (self.total, self.untracked, self.doubt) = Default::default();
     }
 
@@ -274,11 +334,23 @@ impl<K: Key> Exact<K> {
     /// Adds all counts of `other`, except for the doubt.
     fn take(&mut self, other: &Self, mut hash: impl FnMut(&K) -> u64) -> Result<(), Error> {
         alike("hash seed", self.seed, other.seed)?;
+        alike(
+            "times",
+            self.times.is_some().into(),
+            other.times.is_some().into(),
+        )?;
         self.total = self.total.plus(other.total).ok_or(Error::TooMuch)?;
         self.untracked.packets += other.untracked.packets;
         self.untracked.bytes += other.untracked.bytes;
-        for (key, counts) in other.iter() {
-            self.add(self.home(hash(&key)), &key, counts);
+        self.late += other.late;
+        for (at, slot) in other.slots.iter().enumerate() {
+            if slot.packets == 0 {
+                continue;
+            }
+            let mine = self.add(self.home(hash(&slot.key)), &slot.key, slot.counts());
+            if let (Some(times), Some(theirs), Some(mine)) = (&mut self.times, &other.times, mine) {
+                times[mine] = times[mine].and(theirs[at]);
+            }
         }
         Ok(())
     }

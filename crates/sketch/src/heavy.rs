@@ -70,8 +70,8 @@ mod merge;
 
 use weir_memory::{Request, Table};
 
-use crate::{Counts, Error, Key, LANES, Packet, Weigh, place, same, split_largest, spread};
-use bucket::{Head, Slot, WAYS};
+use crate::{Counts, Error, Key, LANES, Packet, Times, Weigh, place, same, split_largest, spread};
+use bucket::{Head, Placed, Slot, WAYS};
 
 /// A table of the heaviest keys by packets or by bytes, with a lower and an upper bound for every possible key.
 ///
@@ -86,6 +86,10 @@ pub struct Heavy<K> {
     heads: Table<Head>,
     /// Slots of all buckets; the slots of bucket b begin at `b * WAYS`.
     slots: Table<Slot<K>>,
+    /// Times of the keys in the slots, if the table keeps them.
+    times: Option<Table<Times>>,
+    /// Number of packets that are in no peak.
+    late: u64,
     weigh: Weigh,
     seed: u64,
     total: Counts,
@@ -162,14 +166,37 @@ impl<K: Key> Heavy<K> {
         seed: u64,
         request: &Request,
     ) -> Result<Self, Error> {
-        let bucket = size_of::<Head>() + WAYS * size_of::<Slot<K>>();
+        Self::of_memory(memory_bytes, weigh, seed, request, false)
+    }
+
+    /// A table that also keeps the [times](Times) of its keys: 32 bytes for each.
+    ///
+    /// **Errors**: as of [`new`](Self::new).
+    pub fn with_times(
+        memory_bytes: usize,
+        weigh: Weigh,
+        seed: u64,
+        request: &Request,
+    ) -> Result<Self, Error> {
+        Self::of_memory(memory_bytes, weigh, seed, request, true)
+    }
+
+    fn of_memory(
+        memory_bytes: usize,
+        weigh: Weigh,
+        seed: u64,
+        request: &Request,
+        has_times: bool,
+    ) -> Result<Self, Error> {
+        let times = if has_times { size_of::<Times>() } else { 0 };
+        let bucket = size_of::<Head>() + WAYS * (size_of::<Slot<K>>() + times);
         // Bucket numbers have 32 bits.
         match (memory_bytes / bucket).min(u32::MAX as usize) {
             0 => Err(Error::TooLittleMemory {
                 given: memory_bytes,
                 least: bucket,
             }),
-            buckets => Self::of_buckets(buckets, weigh, seed, request),
+            buckets => Self::of_buckets(buckets, weigh, seed, request, has_times),
         }
     }
 
@@ -178,10 +205,14 @@ impl<K: Key> Heavy<K> {
         weigh: Weigh,
         seed: u64,
         request: &Request,
+        has_times: bool,
     ) -> Result<Self, Error> {
+        let times = has_times.then(|| Table::zeroed(buckets * WAYS, request));
         Ok(Self {
             heads: Table::zeroed(buckets, request)?,
             slots: Table::zeroed(buckets * WAYS, request)?,
+            times: times.transpose()?,
+            late: 0,
             weigh,
             seed,
             total: Counts::default(),
@@ -221,7 +252,7 @@ impl<K: Key> Heavy<K> {
             } = &mut places;
             for ((bucket, tag), likely) in buckets[..items.len()].iter().zip(tags).zip(likely) {
                 let slot = heads[*bucket as usize].likely(*tag);
-                weir_memory::prefetch(&self.slots, *bucket as usize * WAYS + slot);
+                self.prefetch_slot(*bucket as usize, slot);
                 *likely = slot as u8;
             }
             self.add_at(items.iter().map(&part), &places, |j| new(i * LANES + j));
@@ -246,8 +277,16 @@ impl<K: Key> Heavy<K> {
             let head = &self.heads[bucket];
             let slot = head.likely(tag);
             head.prefetch_count(slot);
-            weir_memory::prefetch(&self.slots, bucket * WAYS + slot);
+            self.prefetch_slot(bucket, slot);
             *likely = slot as u8;
+        }
+    }
+
+    #[inline(always)]
+    fn prefetch_slot(&self, bucket: usize, slot: usize) {
+        weir_memory::prefetch(&self.slots, bucket * WAYS + slot);
+        if let Some(times) = &self.times {
+            weir_memory::prefetch(times, bucket * WAYS + slot);
         }
     }
 
@@ -276,8 +315,14 @@ impl<K: Key> Heavy<K> {
             _ if self.total.packets.max(self.total.bytes) > ROOM => {
                 self.add_far(packets, places, new)
             }
-            Weigh::Packets => self.add_by::<P, true, false>(packets, places, new),
-            Weigh::Bytes => self.add_by::<P, false, false>(packets, places, new),
+            Weigh::Packets if self.times.is_some() => {
+                self.add_by::<P, true, false, true>(packets, places, new)
+            }
+            Weigh::Bytes if self.times.is_some() => {
+                self.add_by::<P, false, false, true>(packets, places, new)
+            }
+            Weigh::Packets => self.add_by::<P, true, false, false>(packets, places, new),
+            Weigh::Bytes => self.add_by::<P, false, false, false>(packets, places, new),
         }
     }
 
@@ -291,13 +336,14 @@ impl<K: Key> Heavy<K> {
         new: impl FnMut(usize),
     ) {
         match self.weigh {
-            Weigh::Packets => self.add_by::<P, true, true>(packets, places, new),
-            Weigh::Bytes => self.add_by::<P, false, true>(packets, places, new),
+            Weigh::Packets => self.add_by::<P, true, true, true>(packets, places, new),
+            Weigh::Bytes => self.add_by::<P, false, true, true>(packets, places, new),
         }
     }
 
+    /// Counts packets; without `TIMES`, the table keeps no times.
     #[inline(always)]
-    fn add_by<P: Packet<K>, const PACKETS: bool, const FAR: bool>(
+    fn add_by<P: Packet<K>, const PACKETS: bool, const FAR: bool, const TIMES: bool>(
         &mut self,
         packets: impl ExactSizeIterator<Item = P>,
         places: &Places,
@@ -306,10 +352,13 @@ impl<K: Key> Heavy<K> {
         let Self {
             heads,
             slots,
+            times,
+            late,
             total,
             sizes,
             ..
         } = self;
+        let mut times = times.as_mut().filter(|_| TIMES);
         let Places {
             buckets,
             tags,
@@ -328,10 +377,42 @@ impl<K: Key> Heavy<K> {
             let bytes = u64::from(packet.bytes());
             let (weight, companion) = if PACKETS { (1, bytes) } else { (bytes, 1) };
             let (head, slots) = (&mut heads[bucket as usize], &mut slots[bucket as usize]);
-            if !head.add::<K, FAR>(slots, (tag, likely.into()), packet, weight, companion) {
+            let (time_ns, size) = (packet.time_ns(), packet.bytes());
+            let placed = head.add::<K, FAR>(slots, (tag, likely.into()), packet, weight, companion);
+            if let Some(times) = &mut times
+                && let Placed::Hit(slot) | Placed::Put(slot) = placed
+            {
+                let times = &mut times[bucket as usize * WAYS + slot];
+                if let Placed::Put(_) = placed {
+                    *times = Times::NONE;
+                }
+                *late += u64::from(times.add(time_ns, size));
+            }
+            if !matches!(placed, Placed::Hit(_)) {
                 new(i);
             }
         }
+    }
+
+    /// Times of a key; `None` if the table keeps no times, or may have forgotten packets of the key.
+    pub fn times(&self, key: &K, hash: u64) -> Option<Times> {
+        let times = self.times.as_ref()?;
+        let (bucket, tag) = self.home(hash);
+        let head = &self.heads[bucket];
+        let slots = self.slots_of(bucket);
+        // Packets without bytes leave no trace if bytes rank.
+        if self.weigh == Weigh::Bytes && self.sizes.0 == 0 {
+            return None;
+        }
+        match head.find(slots, tag, |in_it| same(in_it, key)) {
+            Some(slot) => (slots[slot].error == 0).then(|| times[bucket * WAYS + slot]),
+            None => (head.floor() == 0).then_some(Times::NONE),
+        }
+    }
+
+    /// Number of packets that are in no [peak](Times::peak), because their milliseconds were over.
+    pub fn late(&self) -> u64 {
+        self.late
     }
 
     /// Lower and upper bound of a key's weight, whether the key is in the table or not.
@@ -482,7 +563,10 @@ impl<K: Key> Heavy<K> {
 
     /// Memory of the tables, bytes.
     pub fn memory_bytes(&self) -> usize {
-        self.heads.len() * size_of::<Head>() + self.slots.len() * size_of::<Slot<K>>()
+        let times = self.times.as_ref().map_or(0, |times| times.len());
+        self.heads.len() * size_of::<Head>()
+            + self.slots.len() * size_of::<Slot<K>>()
+            + times * size_of::<Times>()
     }
 
     /// The memory that the table really has, read back now.
@@ -500,6 +584,7 @@ impl<K: Key> Heavy<K> {
     /// Forgets everything; keeps the memory.
     pub fn clear(&mut self) {
         self.heads.fill(Head::EMPTY);
+        self.late = 0;
         self.total = Counts::default();
         self.sizes = NO_SIZES;
     }

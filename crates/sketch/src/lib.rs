@@ -37,6 +37,7 @@ mod rs;
 mod rs_set;
 mod sht;
 mod spreaders;
+mod times;
 
 pub use cms::{Bound, Cell, Cms, Rule, Shape, SharedCms};
 pub use distinct::{Distinct, Mergeable};
@@ -53,6 +54,7 @@ pub use rs_set::{PARTS, Parts, ReversibleSets, SetKeys, SetRanking, SharedRevers
 pub use sht::SharedSimpleTable;
 pub use sht::SimpleTable;
 pub use spreaders::{Contact, Marks, Pair, Spreader, Spreaders};
+pub use times::Times;
 
 use core::borrow::Borrow;
 
@@ -91,6 +93,11 @@ pub trait Packet<K> {
     /// Whether this is the key of the packet. Called for nearly every packet, while [`key`](Self::key) is called for new
     /// keys only.
     fn is_of(&self, key: &K) -> bool;
+    /// Time of the packet, ns since 1970, for tables with [`Times`].
+    #[inline(always)]
+    fn time_ns(&self) -> i64 {
+        Times::NO_TIME
+    }
 }
 
 impl<K: Key> Packet<K> for Item<K> {
@@ -134,6 +141,11 @@ impl<K, P: Packet<K>> Packet<K> for &P {
     #[inline(always)]
     fn is_of(&self, key: &K) -> bool {
         P::is_of(self, key)
+    }
+
+    #[inline(always)]
+    fn time_ns(&self) -> i64 {
+        P::time_ns(self)
     }
 }
 

@@ -50,6 +50,7 @@ use weir_measure::{KeyKind, Sketch, Window};
 use weir_messages::Refusal;
 use weir_messages::captures::interface;
 use weir_messages::json::line;
+use weir_messages::measured::times::has_peaks;
 use weir_messages::measured::{Beside, LeftOut, time_lines, total};
 use weir_messages::measurement::{Options, check_queues, no_sketch, snaplen};
 use weir_messages::rows::Form;
@@ -321,6 +322,8 @@ fn options(arguments: &MeasureArgs) -> Result<Options, Refusal> {
         (false, false) => None,
         (merge, _) => Some(merge),
     };
+    // The packets of a millisecond go to one worker.
+    let has_peaks = arguments.format.columns.as_deref().is_some_and(has_peaks);
     Ok(Options {
         keys: arguments.key.clone(),
         by: arguments.by.figure(),
@@ -362,9 +365,11 @@ fn options(arguments: &MeasureArgs) -> Result<Options, Refusal> {
             DistributeArg::Address => Distribute::Address,
             DistributeArg::Random => Distribute::Random,
         }),
-        workers: arguments
-            .workers
-            .map_or_else(weir_pipeline::processors, usize::from),
+        workers: match arguments.workers {
+            Some(workers) => workers.into(),
+            None if has_peaks => 1,
+            None => weir_pipeline::processors(),
+        },
         cpus: arguments
             .cpus
             .as_ref()

@@ -192,6 +192,7 @@ impl Answers for NamedCms {
             evicted: Counts::default(),
             ipv6: Counts::default(),
             overflowed: 0,
+            late: 0,
             missing,
         }
     }

@@ -4,7 +4,7 @@ use super::figure::{Figure, exact, keys_outside, other, rest};
 use super::{Answers, Hash};
 use crate::answer::{Bound, BoundKind, Estimate, Missing, Row, Table};
 use weir_packet::flow::FlowKey;
-use weir_sketch::{Counts, Exact, Weigh};
+use weir_sketch::{Counts, Exact, Times, Weigh};
 
 /// Returns the row of a key from whose counts at most `doubt` is missing.
 fn row(key: FlowKey, counts: Counts, doubt: Counts, by: Weigh) -> Row {
@@ -14,6 +14,7 @@ fn row(key: FlowKey, counts: Counts, doubt: Counts, by: Weigh) -> Row {
         bound: exact(counts.by(by), doubt.by(by)),
         companion: exact(counts.by(other(by)), doubt.by(other(by))),
         sides: None,
+        times: None,
     }
 }
 
@@ -44,6 +45,7 @@ impl Answers for Exact<FlowKey> {
             evicted: Counts::default(),
             ipv6: Counts::default(),
             overflowed: 0,
+            late: 0,
         }
     }
 
@@ -79,6 +81,14 @@ impl Answers for Exact<FlowKey> {
 
     fn count_of_keys(&self) -> Option<u64> {
         (self.untracked() == Counts::default()).then_some(self.len() as u64)
+    }
+
+    fn times(&self, key: &FlowKey, hash: u64) -> Option<Times> {
+        self.times(key, hash)
+    }
+
+    fn late(&self) -> u64 {
+        self.late()
     }
 
     fn describe(&self) -> [String; 2] {

@@ -59,6 +59,7 @@ pub(super) fn row(entry: &Entry<FlowKey>, figure: Figure, by: Weigh) -> Row {
         bound: figure.bound,
         companion,
         sides: None,
+        times: None,
     }
 }
 

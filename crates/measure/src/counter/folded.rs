@@ -16,7 +16,7 @@ use crate::answer::{Bound, BoundKind, Change, Estimate, Keys, Missing, Row, Side
 use crate::names::Names;
 use std::collections::{HashMap, HashSet};
 use weir_packet::flow::FlowKey;
-use weir_sketch::{Counts, Weigh};
+use weir_sketch::{Counts, Times, Weigh};
 use zerocopy::IntoBytes;
 
 /// Most sides whose keys are candidates. With too few candidates the order is uncertain, within [`Missing::at_most`].
@@ -123,6 +123,7 @@ impl Folding<'_> {
                 },
                 counts,
             },
+            late: self.table.late(),
             ..listed
         }
     }
@@ -143,7 +144,9 @@ impl Folding<'_> {
                 bound: NOTHING,
                 companion: NOTHING,
                 sides: Some(Sides::default()),
+                times: Some(Times::NONE),
             });
+            sum.times = sum.times.zip(host.times).map(|(sum, host)| sum.and(host));
             sum.counts = plus(sum.counts, host.counts);
             sum.bound = sum.bound.and(host.bound);
             sum.companion = sum.companion.and(host.companion);
@@ -168,12 +171,15 @@ impl Folding<'_> {
             bound: NOTHING,
             companion: NOTHING,
             sides: Some(Sides { tx, rx }),
+            times: Some(Times::NONE),
         };
         for (end, row) in ends.iter().zip(both).take(if is_one { 1 } else { 2 }) {
+            let hash = (self.hash)(end);
+            let times = self.table.times(end, hash);
+            sum.times = sum.times.zip(times).map(|(sum, of_end)| sum.and(of_end));
             let (bound, companion) = match row {
                 Some(row) => (row.bound, row.companion),
                 None => {
-                    let hash = (self.hash)(end);
                     let figure = self.table.figure(end, hash, self.by);
                     let bound = Bound {
                         lower: 0,

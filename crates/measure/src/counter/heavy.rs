@@ -4,7 +4,7 @@ use super::figure::{Figure, keys_outside, rest, row};
 use super::{Answers, Hash};
 use crate::answer::{Bound, BoundKind, Estimate, Missing, Row, Table};
 use weir_packet::flow::FlowKey;
-use weir_sketch::{Counts, Entry, Heavy, Weigh};
+use weir_sketch::{Counts, Entry, Heavy, Times, Weigh};
 
 impl Answers for Heavy<FlowKey> {
     fn table(&self, by: Weigh, rows: usize, keys: Option<Estimate>, _: Hash) -> Table {
@@ -24,6 +24,7 @@ impl Answers for Heavy<FlowKey> {
             evicted: Counts::default(),
             ipv6: Counts::default(),
             overflowed: 0,
+            late: 0,
             missing,
         }
     }
@@ -57,6 +58,14 @@ impl Answers for Heavy<FlowKey> {
     fn figure(&self, key: &FlowKey, hash: u64, _: Weigh) -> Figure {
         let (lower, upper) = self.bounds(key, hash);
         between(lower, upper)
+    }
+
+    fn times(&self, key: &FlowKey, hash: u64) -> Option<Times> {
+        self.times(key, hash)
+    }
+
+    fn late(&self) -> u64 {
+        self.late()
     }
 
     fn describe(&self) -> [String; 2] {

@@ -27,6 +27,7 @@ impl Answers for MajorityVote<FlowKey> {
             evicted: Counts::default(),
             ipv6: Counts::default(),
             overflowed: 0,
+            late: 0,
             missing,
         }
     }

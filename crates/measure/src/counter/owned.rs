@@ -13,7 +13,7 @@ use crate::answer::{Bound, BoundKind, Change, Estimate, Keys, Missing, Row, Side
 use crate::owners::{Owners, Process};
 use std::collections::HashMap;
 use weir_packet::flow::FlowKey;
-use weir_sketch::{Counts, Weigh};
+use weir_sketch::{Counts, Times, Weigh};
 use zerocopy::IntoBytes;
 
 impl Counter {
@@ -103,7 +103,8 @@ impl Owned {
         let listed = table.table(by, 0, None, hash).missing;
         let (mut rows, mut gone) = (HashMap::new(), listed.counts);
         owners.with(|known| {
-            table.each(by, hash, &mut |flow| {
+            table.each(by, hash, &mut |mut flow| {
+                flow.times = table.times(&flow.key, hash(&flow.key));
                 gone.packets = gone.packets.saturating_sub(flow.counts.packets);
                 gone.bytes = gone.bytes.saturating_sub(flow.counts.bytes);
                 match known.of(&flow.key) {
@@ -136,6 +137,8 @@ impl Owned {
         let bounds: Vec<Bound> = bounds.collect();
         for (row, bound) in owned.all.iter_mut().zip(bounds) {
             row.bound = bound;
+            // Any process may have been seen in a flow that is gone.
+            row.times = row.times.filter(|_| gone == Counts::default());
         }
         owned
     }
@@ -162,7 +165,9 @@ fn add(rows: &mut HashMap<FlowKey, Row>, process: Process, flow: &Row, is_sent: 
         bound: NOTHING,
         companion: NOTHING,
         sides: Some(Sides::default()),
+        times: Some(Times::NONE),
     });
+    row.times = row.times.zip(flow.times).map(|(sum, flow)| sum.and(flow));
     row.counts = plus(row.counts, flow.counts);
     row.bound = row.bound.and(flow.bound);
     row.companion = row.companion.and(flow.companion);

@@ -366,6 +366,7 @@ impl Recoverable {
                 upper: companion,
             },
             sides: None,
+            times: None,
         }
     }
 
@@ -407,6 +408,7 @@ impl Answers for Recoverable {
             evicted: Counts::default(),
             ipv6: self.ipv6,
             overflowed: 0,
+            late: 0,
             missing,
         }
     }

@@ -58,6 +58,7 @@ impl Answers for ReversibleSets<Flows> {
             bound: bound(counts.by(by)),
             companion: bound(counts.by(other(by))),
             sides: None,
+            times: None,
         };
         let rows: Vec<Row> = ranking.listed.into_iter().map(row).collect();
         let missing = Missing {
@@ -72,6 +73,7 @@ impl Answers for ReversibleSets<Flows> {
             evicted: Counts::default(),
             ipv6: Counts::default(),
             overflowed: self.overflowed() as u64,
+            late: 0,
             missing,
         }
     }

@@ -72,7 +72,11 @@ impl Shared {
             }
             // The check of the settings refuses shared tables of the other sketches: see `Sketch::can_be_shared`.
             Sketch::Exact | Sketch::Heavy | Sketch::Majority => {
-                let table = SharedExact::new(*memory, *seed, request)?;
+                let new = match config.times {
+                    true => SharedExact::with_times,
+                    false => SharedExact::new,
+                };
+                let table = new(*memory, *seed, request)?;
                 Ok(Self::Exact(Arc::new(table)))
             }
         }

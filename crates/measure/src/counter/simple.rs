@@ -46,6 +46,7 @@ impl Slots {
             bound: self.bound(counts.by(by), by),
             companion: self.bound(counts.by(other(by)), other(by)),
             sides: None,
+            times: None,
         }
     }
 
@@ -83,6 +84,7 @@ impl Answers for Slots {
             evicted: self.table.evicted(),
             ipv6: Counts::default(),
             overflowed: 0,
+            late: 0,
             missing,
         }
     }

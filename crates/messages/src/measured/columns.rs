@@ -48,6 +48,8 @@ pub enum Unit {
     PacketsPerSecond,
     /// Bits of the frames without FCS in a second.
     BitsPerSecond,
+    /// Packets in a second, or bits if bytes rank.
+    PerSecond,
     /// Distinct elements: peers, ports or contacts.
     Elements,
     /// A time.
@@ -66,6 +68,7 @@ impl Unit {
             Self::Share => "0 to 1",
             Self::PacketsPerSecond => "packets/s",
             Self::BitsPerSecond => "bit/s",
+            Self::PerSecond => "packets/s, bit/s",
             Self::Elements => "elements",
         }
     }
@@ -208,6 +211,8 @@ enum Fits {
     Weighed,
     /// Tables of packets and bytes of keys of both directions.
     Sides,
+    /// Tables of packets and bytes of keys whose peaks are known.
+    Peaks,
     /// Tables of keys with addresses.
     Address,
     /// Tables of distinct elements.
@@ -220,7 +225,7 @@ impl Fits {
     fn has(self, by: By) -> bool {
         match self {
             Self::All | Self::Address => true,
-            Self::Weighed | Self::Sides => !by.is_distinct(),
+            Self::Weighed | Self::Sides | Self::Peaks => !by.is_distinct(),
             Self::Distinct => by.is_distinct(),
             Self::Only(other) => by == other,
         }
@@ -268,6 +273,16 @@ columns! {
         |row| real(row.rate(Weigh::Packets));
     "bits_per_s" BitsPerSecond Fits::Weighed, "bits of the key per second of the covered part of the window"
         |row| real(row.bit_rate());
+    "first_seen" Time Fits::Weighed, "time of the first packet of the key; -: unknown, because packets may be missing"
+        |row| row.first_seen();
+    "last_seen" Time Fits::Weighed, "time of the last packet of the key; -: unknown, as before"
+        |row| row.last_seen();
+    "peak" PerSecond Fits::Peaks, "highest rate within one millisecond and in one direction, of the figure that ranks"
+        |row| row.peak(row.answers.by.weigh().unwrap_or_default());
+    "packets_peak" PacketsPerSecond Fits::Peaks, "most packets within one millisecond and in one direction, per second"
+        |row| row.peak(Weigh::Packets);
+    "bits_peak" BitsPerSecond Fits::Peaks, "most bits within one millisecond and in one direction, per second"
+        |row| row.peak(Weigh::Bytes);
     "peers" Elements Fits::Only(By::Peers), "distinct addresses at the other end (--by peers)"
         |row| row.elements(By::Peers);
     "ports" Elements Fits::Only(By::Ports), "distinct destination ports (--by ports)"
@@ -549,10 +564,12 @@ fn named(name: &str, keys: &[KeyKind], by: By) -> Result<Chosen, Refusal> {
     {
         return Err(no_key_has(name, keys));
     }
-    if let Source::Figure(column) = chosen.source
-        && column.fits == Fits::Sides
-        && !keys.iter().any(|kind| kind.has_sides())
-    {
+    let fits = |kind: &KeyKind| match chosen.source {
+        Source::Figure(column) if column.fits == Fits::Sides => kind.has_sides(),
+        Source::Figure(column) if column.fits == Fits::Peaks => kind.has_peaks(),
+        _ => true,
+    };
+    if !keys.iter().any(fits) {
         return Err(no_key_has(name, keys));
     }
     Ok(chosen)
@@ -628,10 +645,15 @@ impl Answers {
         object.into()
     }
 
-    /// Calls `each` with the rows of table `i` of a window.
-    pub fn rows<'a>(&'a self, window: &'a Window<'a>, i: usize, mut each: impl FnMut(&RowOf<'_>)) {
+    /// Calls `each` with the rows of table `i` of a window, and returns the number of packets that are in no peak.
+    pub fn rows<'a>(
+        &'a self,
+        window: &'a Window<'a>,
+        i: usize,
+        mut each: impl FnMut(&RowOf<'_>),
+    ) -> u64 {
         let (Some(state), Some(&kind)) = (window.state, self.keys_of(window).get(i)) else {
-            return;
+            return 0;
         };
         let mut row = |figures: Figures<'_>| {
             each(&RowOf {
@@ -644,10 +666,11 @@ impl Answers {
         if self.by.is_distinct() {
             let table = state.spread(i, self.rows);
             table.rows.iter().for_each(|of| row(Figures::Spread(of)));
-        } else {
-            let table = self.table(window, i);
-            table.rows.iter().for_each(|of| row(Figures::Weighed(of)));
+            return 0;
         }
+        let table = self.table(window, i);
+        table.rows.iter().for_each(|of| row(Figures::Weighed(of)));
+        self.late(&table)
     }
 }
 

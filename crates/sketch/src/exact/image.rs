@@ -18,7 +18,7 @@ use crate::image::{Kind, Reader, Writer};
 use crate::{Error, Key};
 
 impl<K: Key> Exact<K> {
-    /// The table as bytes.
+    /// The table as bytes, without [times](Exact::with_times).
     ///
     /// **Cost**: sorts the keys.
     pub fn to_bytes(&self) -> Vec<u8> {

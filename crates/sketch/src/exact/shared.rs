@@ -35,9 +35,19 @@ impl<K: Key> SharedExact<K> {
     ///
     /// **Errors**: as of [`Exact::new`].
     pub fn new(memory_bytes: usize, seed: u64, request: &Request) -> Result<Self, Error> {
-        let part = |_| {
-            Exact::new(memory_bytes / PARTS, seed, request).map(|table| Part(Mutex::new(table)))
-        };
+        Self::of_parts(|| Exact::new(memory_bytes / PARTS, seed, request))
+    }
+
+    /// A table that also keeps the [times](crate::Times) of its keys. The packets of several threads come in no order, so that their
+    /// peaks say nothing.
+    ///
+    /// **Errors**: as of [`new`](Self::new).
+    pub fn with_times(memory_bytes: usize, seed: u64, request: &Request) -> Result<Self, Error> {
+        Self::of_parts(|| Exact::with_times(memory_bytes / PARTS, seed, request))
+    }
+
+    fn of_parts(part: impl Fn() -> Result<Exact<K>, Error>) -> Result<Self, Error> {
+        let part = |_| part().map(|table| Part(Mutex::new(table)));
         Ok(Self {
             parts: (0..PARTS).map(part).collect::<Result<_, _>>()?,
         })

@@ -11,6 +11,17 @@ use crate::{Key, Packet};
 /// Slots of a bucket; with this number its head fills two cache lines.
 pub(super) const WAYS: usize = 13;
 
+/// Slot of a packet's key after an update.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Placed {
+    /// The key had this slot before.
+    Hit(usize),
+    /// The key got this slot, possibly from another key.
+    Put(usize),
+    /// The packet is forgotten.
+    Nowhere,
+}
+
 /// The part of a bucket that is read and written for every packet.
 #[derive(Clone, Copy, FromZeros, Immutable, IntoBytes)]
 #[repr(C, align(64))]
@@ -49,7 +60,7 @@ impl Head {
         counts: [0; WAYS],
     };
 
-    /// Adds a packet, and returns whether its key was in the bucket. `likely` is a recent result of [`Self::likely`].
+    /// Adds a packet, and returns where. `likely` is a recent result of [`Self::likely`].
     /// Without `FAR`, the totals have room for the packet, and so has every sum here.
     #[inline(always)]
     pub(super) fn add<K: Key, const FAR: bool>(
@@ -59,17 +70,17 @@ impl Head {
         packet: impl Packet<K>,
         weight: u64,
         companion: u64,
-    ) -> bool {
+    ) -> Placed {
         if likely < WAYS && self.tags[likely] == tag && packet.is_of(&slots[likely].key) {
             self.hit::<K, FAR>(slots, likely, weight, companion);
-            true
+            Placed::Hit(likely)
         } else {
             self.add_elsewhere::<K, FAR>(slots, tag, packet, weight, companion)
         }
     }
 
-    /// Adds a packet whose key is not in the likely slot, and returns whether it was in another one. A separate function, so
-    /// that its many variables take no registers from the common path.
+    /// Adds a packet whose key is not in the likely slot. A separate function, so that its many variables take no registers from
+    /// the common path.
     #[inline(never)]
     fn add_elsewhere<K: Key, const FAR: bool>(
         &mut self,
@@ -78,13 +89,14 @@ impl Head {
         packet: impl Packet<K>,
         weight: u64,
         companion: u64,
-    ) -> bool {
-        let found = self.find(slots, tag, |key| packet.is_of(key));
-        match found {
-            Some(slot) => self.hit::<K, FAR>(slots, slot, weight, companion),
+    ) -> Placed {
+        match self.find(slots, tag, |key| packet.is_of(key)) {
+            Some(slot) => {
+                self.hit::<K, FAR>(slots, slot, weight, companion);
+                Placed::Hit(slot)
+            }
             None => self.miss::<K, FAR>(slots, tag, packet.key().borrow(), weight, companion),
         }
-        found.is_some()
     }
 
     /// Adds a packet to the key in a slot.
@@ -148,13 +160,13 @@ impl Head {
         key: &K,
         weight: u64,
         companion: u64,
-    ) {
+    ) -> Placed {
         let (least, slot) = self.least();
         let error = self.floor;
         let count = sum::<FAR>(error, weight);
         if count < least {
             self.floor = count;
-            return;
+            return Placed::Nowhere;
         }
         self.floor = error.max(least);
         self.put(
@@ -168,6 +180,7 @@ impl Head {
                 key: *key,
             },
         );
+        Placed::Put(slot)
     }
 
     /// The least count, and its first slot.

@@ -20,7 +20,7 @@ use crate::{Error, Key, Weigh, same};
 const LEAST_BUCKET: usize = 9;
 
 impl<K: Key> Heavy<K> {
-    /// The table as bytes.
+    /// The table as bytes, without [times](Heavy::with_times).
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut image = Writer::new(Kind::Heavy, size_of::<K>(), self.seed);
         image.u64(self.heads.len() as u64);
@@ -65,7 +65,7 @@ impl<K: Key> Heavy<K> {
         if image.u32()? != WAYS as u32 {
             return Err(fault);
         }
-        let mut table = Self::of_buckets(buckets, weigh, image.seed(), request)?;
+        let mut table = Self::of_buckets(buckets, weigh, image.seed(), request, false)?;
         table.total = image.counts()?;
         let fault = image.fault("packet sizes that do not fit the total");
         table.sizes = (image.u32()?, image.u32()?);

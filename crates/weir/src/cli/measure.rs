@@ -18,6 +18,7 @@ Examples:
   weir measure trace.pcap --key name --by bytes  by the names that DNS and TLS tell
   sudo weir measure eth0 --key process --by bytes  which program of this host it is
   weir measure trace.pcap --key src,dport  keys of several fields
+  weir measure trace.pcap --key src --columns src,first_seen,last_seen,peak  since when, and bursts
   weir measure rot.pcap* --window 1s  rotated files, merged in time order
   weir measure trace.pcap --window 10s --changers 5  what grew and shrank most between windows
   weir measure trace.pcap --sketch exact --memory 256M  a table without error, if all flows fit
@@ -26,7 +27,7 @@ Examples:
   sudo weir measure eth0 --window 1s -w all.pcapng -C 1G -W 8 --split dns='port 53'  and keep the packets
 
 Keys: conversation, hosts, host, service, app, mac, name and process count both directions, and tell them apart as tx
-and rx; all other keys are directional (weir help keys). By vlan, ethertype, smac and the like, frames without IP are
+and rx; all other keys are directional: weir help keys. By vlan, ethertype, smac and the like, frames without IP are
 counted too.
 
 --by peers, ports and contacts count distinct elements of a key, each once. `unanswered` of them sent nothing back, and
@@ -186,7 +187,7 @@ pub struct MeasureArgs {
 
     /// Merge the files in time order.
     ///
-    /// This is the default with --window, unless a named pipe is among the files.
+    /// This is the default with --window and --columns peak, unless a named pipe is among the files.
     #[arg(help_heading = INPUT, long)]
     pub merge: bool,
     /// Read files in the order given, also with --window

@@ -26,6 +26,7 @@ mod info;
 mod inner;
 mod interrupted;
 mod json_types;
+mod key_times;
 mod lengths;
 mod limits;
 mod limits_of_records;

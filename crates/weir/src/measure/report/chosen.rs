@@ -1,9 +1,11 @@
 //! Tables of the columns of `--columns`.
 
 use super::{Report, bound_text};
-use crate::numbers::{bit_rate, bytes, grouped, rate};
+use crate::numbers::{bit_rate, bytes, grouped, packets, rate};
 use crate::table::{Column, Narrow, grid};
 use crate::terminal::{output_width, printable};
+use std::fmt::Write as _;
+use weir_measure::Weigh;
 use weir_messages::measured::columns::{Cell, Chosen, Unit};
 use weir_packet::time::Shape;
 
@@ -16,7 +18,7 @@ impl Report {
         columns: &[Chosen],
     ) -> String {
         let mut rows: Vec<Vec<Cell>> = Vec::new();
-        self.answers.rows(window, i, |row| {
+        let late = self.answers.rows(window, i, |row| {
             rows.push(columns.iter().map(|column| column.cell(row)).collect());
         });
         let mut grid_columns = Vec::new();
@@ -30,7 +32,15 @@ impl Report {
                 narrow: Narrow::Stays,
             });
         }
-        grid(&grid_columns, output_width())
+        let mut out = grid(&grid_columns, output_width());
+        if late > 0 {
+            let _ = writeln!(
+                out,
+                "  in no peak: {} out of order (--sort puts files in order)",
+                packets(late)
+            );
+        }
+        out
     }
 
     /// A value for people, as the usual tables show it.
@@ -38,7 +48,13 @@ impl Report {
         match cell {
             Cell::None => "-".to_owned(),
             Cell::Count(count) if unit == Unit::Bytes => bytes(*count),
-            Cell::Count(count) => grouped(*count),
+            Cell::Count(count) => match unit {
+                Unit::PacketsPerSecond => rate(*count as f64),
+                Unit::BitsPerSecond => bit_rate(*count as f64),
+                Unit::PerSecond if self.weigh() == Weigh::Packets => rate(*count as f64),
+                Unit::PerSecond => bit_rate(*count as f64),
+                _ => grouped(*count),
+            },
             Cell::Real(real) => match unit {
                 Unit::Share => format!("{:.1} %", real * 100.0),
                 Unit::BitsPerSecond => bit_rate(*real),
