@@ -1,5 +1,6 @@
 //! Counters of one worker.
 
+use crate::geo::Places;
 use crate::observation::Glance;
 use crate::{Config, Error, Observation, Slot, State, Windows};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -35,6 +36,8 @@ pub struct Aggregate {
     windows: Windows<State>,
     /// State made in advance, so that a lack of memory shows before the first packet.
     spare: Option<State>,
+    /// Places of addresses, if a kind of key needs them.
+    places: Option<Places>,
     taken: u64,
 }
 
@@ -46,7 +49,10 @@ impl Aggregate {
         let spare = known
             .then(|| State::new(&config, Slot::WHOLE))
             .transpose()?;
+        let needs_geo = config.keys.iter().any(|kind| kind.needs_geo());
+        let geo = config.geo.as_ref().filter(|_| needs_geo);
         Ok(Self {
+            places: geo.cloned().map(Places::new),
             windows: Windows::new(config.windowing),
             config,
             spares,
@@ -99,6 +105,7 @@ impl Aggregate {
                 spares,
                 windows,
                 spare,
+                places,
                 ..
             } = self;
             let begin = |slot| {
@@ -124,6 +131,7 @@ impl Aggregate {
                 facts.get(..run).unwrap_or_default(),
                 likely.get(..run).unwrap_or_default(),
                 &glance,
+                places.as_mut(),
             );
             self.taken += run as u64;
             rest = &rest[run..];

@@ -68,6 +68,9 @@ impl By {
             (KeyKind::Host(_) | KeyKind::Hosts | KeyKind::Name, _) => {
                 "it counts both directions: use the key src or dst"
             }
+            (KeyKind::Asn | KeyKind::Country | KeyKind::Network, _) => {
+                "it counts both directions: use the key src or dst"
+            }
             (KeyKind::Service | KeyKind::App | KeyKind::Process, _) => {
                 "it counts both directions: use the key dport"
             }
@@ -158,6 +161,12 @@ pub enum Unfit {
     Times {
         /// Sketch.
         sketch: Sketch,
+    },
+    /// The keys come from a database, and there is none.
+    #[error("the key {key} needs a database of addresses, and the run has none with it")]
+    Geo {
+        /// Kind of key.
+        key: KeyKind,
     },
     /// Workers cannot share a sample.
     #[error("workers cannot share the sample by which {by} are counted")]

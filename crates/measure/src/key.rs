@@ -47,6 +47,12 @@ pub enum KeyKind {
     Name,
     /// The process whose socket sends or receives. The table counts 5-tuples, and answers add up the 5-tuples of a process.
     Process,
+    /// The autonomous system of each of both addresses, from a database.
+    Asn,
+    /// The country of each of both addresses, from a database.
+    Country,
+    /// The network of each of both addresses that a database holds.
+    Network,
     /// Several fields, or one field that is not in the flow key.
     Fields(Fields),
 }
@@ -141,7 +147,7 @@ impl KeyKind {
     pub const HOST: Self = Self::Host(Prefix::ALL);
 
     /// Kinds without a parameter, with their names.
-    pub const NAMES: [(&'static str, Self); 15] = [
+    pub const NAMES: [(&'static str, Self); 18] = [
         ("5tuple", Self::FiveTuple),
         ("conversation", Self::Conversation),
         ("pair", Self::Pair),
@@ -157,6 +163,9 @@ impl KeyKind {
         ("mac", Self::Mac),
         ("name", Self::Name),
         ("process", Self::Process),
+        ("asn", Self::Asn),
+        ("country", Self::Country),
+        ("network", Self::Network),
     ];
 
     /// Names of the fields that are keys of their own, and that combined keys have.
@@ -187,7 +196,12 @@ impl KeyKind {
                 | Self::Mac
                 | Self::Name
                 | Self::Process
-        )
+        ) || self.needs_geo()
+    }
+
+    /// Returns whether the keys come from a [database](crate::Geo).
+    pub fn needs_geo(self) -> bool {
+        matches!(self, Self::Asn | Self::Country | Self::Network)
     }
 
     /// Returns the key of which `key` is a side, and whether it is the receiving side.
@@ -284,7 +298,7 @@ impl KeyKind {
             },
             Self::Service => service_key(flow),
             Self::App => app_key(flow),
-            Self::Mac => FlowKey::NONE,
+            Self::Mac | Self::Asn | Self::Country | Self::Network => FlowKey::NONE,
             Self::Name => Self::HOST.project(flow),
             Self::Fields(fields) => fields.pack(flow, &Facts::NONE, 0),
         }
@@ -341,7 +355,7 @@ impl KeyKind {
 
     /// Returns whether each packet counts for two keys.
     pub fn counts_twice(self) -> bool {
-        matches!(self, Self::Host(_) | Self::Mac | Self::Name)
+        matches!(self, Self::Host(_) | Self::Mac | Self::Name) || self.needs_geo()
     }
 
     /// Returns whether an end of the key is an address.

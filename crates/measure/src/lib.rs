@@ -9,6 +9,7 @@ mod answer;
 mod by;
 mod compare;
 mod counter;
+mod geo;
 pub mod health;
 mod key;
 pub mod names;
@@ -31,6 +32,7 @@ pub use answer::{
 pub use by::{By, Unfit};
 pub use compare::{Comparison, Contrast, Half, Listed, Scale, compare};
 pub use counter::{SharedTables, Sketch};
+pub use geo::{Geo, GeoError, country_of, network_of, system_of};
 pub(crate) use key::RECEIVES;
 pub use key::{Field, Fields, KeyKind, NoSuchKey, Prefix, Unpacked, app_name, mac_of};
 pub use observation::{Kind, Observation};
@@ -76,6 +78,8 @@ pub struct Config {
     /// Whether the tables also keep the times of their keys, for which a key takes 32 bytes more. Not every sketch can: see
     /// [`Sketch::can_keep_times`].
     pub times: bool,
+    /// Databases of the keys that [need one](KeyKind::needs_geo).
+    pub geo: Option<Arc<Geo>>,
     /// Tables that all workers share; `None`: each worker has its own. Not every sketch can be shared: see
     /// [`Sketch::can_be_shared`].
     pub shared: Option<SharedTables>,
@@ -111,6 +115,7 @@ impl Default for Config {
             names: None,
             owners: None,
             times: false,
+            geo: None,
             shared: None,
             watch: false,
         }
@@ -126,6 +131,7 @@ impl Config {
             request: self.request,
             local: self.local.clone(),
             owners: self.owners.clone(),
+            geo: self.geo.clone(),
             shared: self.shared.as_ref().map(|_| SharedTables::default()),
             ..*self
         };
@@ -133,6 +139,7 @@ impl Config {
             Setting::Keys(keys) => {
                 for key in &keys {
                     self.by.check(*key)?;
+                    self.check_geo(*key)?;
                 }
                 if self.names.is_none() && keys.contains(&KeyKind::Name) {
                     return Err(Unfit::Names);
@@ -162,6 +169,12 @@ impl Config {
             Some(&key) => Err(Unfit::Table { key, sketch }),
             None => Ok(other),
         }
+    }
+
+    /// Checks that a database has keys of a kind that needs one. **Errors**: [`Unfit::Geo`].
+    pub fn check_geo(&self, key: KeyKind) -> Result<(), Unfit> {
+        let is_there = !key.needs_geo() || self.geo.as_ref().is_some_and(|geo| geo.has(key));
+        is_there.then_some(()).ok_or(Unfit::Geo { key })
     }
 
     /// Returns whether a kind of key needs the facts of packets.

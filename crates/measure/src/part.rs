@@ -1,6 +1,7 @@
 //! Packets under the part of their flow key that a table counts.
 
 use crate::counter::Counter;
+use crate::geo::Places;
 use crate::key::{RECEIVES, host_receives};
 use crate::{KeyKind, Observation};
 use core::borrow::Borrow;
@@ -357,11 +358,27 @@ impl<'a> Maker<'a> {
         }
     }
 
+    /// Counts both ends of the packets in a table, under keys from a database.
+    pub fn count_places(
+        &self,
+        table: &mut Counter,
+        hasher: &Hasher,
+        parts: &mut Vec<Stored>,
+        places: &mut Places,
+    ) {
+        for receives in [false, true] {
+            self.fill(hasher, parts, |flow, _, _| {
+                Some(places.key(self.kind, flow, receives))
+            });
+            table.update(parts, &[]);
+        }
+    }
+
     fn fill(
         &self,
         hasher: &Hasher,
         parts: &mut Vec<Stored>,
-        key: impl Fn(&FlowKey, &Facts, u32) -> Option<FlowKey>,
+        mut key: impl FnMut(&FlowKey, &Facts, u32) -> Option<FlowKey>,
     ) {
         let item = |(i, packet): (usize, &Observation)| {
             let facts = self.facts.get(i).unwrap_or(&Facts::NONE);

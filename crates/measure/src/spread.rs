@@ -108,7 +108,10 @@ impl Fields {
             | KeyKind::App
             | KeyKind::Mac
             | KeyKind::Name
-            | KeyKind::Process => none,
+            | KeyKind::Process
+            | KeyKind::Asn
+            | KeyKind::Country
+            | KeyKind::Network => none,
         }
     }
 

@@ -2,6 +2,7 @@
 
 use crate::answer::{Change, Estimate, SpreadTable, Table};
 use crate::counter::{Counter, TOGETHER};
+use crate::geo::Places;
 use crate::names::Names;
 use crate::observation::Glance;
 use crate::owners::Owners;
@@ -129,6 +130,7 @@ impl State {
         facts: &[Facts],
         likely: &[u8],
         glance: &Glance,
+        mut places: Option<&mut Places>,
     ) {
         self.tally.take(packets, glance);
         if self.counts_frames {
@@ -141,6 +143,7 @@ impl State {
                     packets,
                     part_of(facts, at, packets.len()),
                     part_of(likely, at, packets.len()),
+                    places.as_deref_mut(),
                 );
             }
             return;
@@ -153,6 +156,7 @@ impl State {
                     packets,
                     part_of(facts, at, packets.len()),
                     part_of(likely, at, packets.len()),
+                    places.as_deref_mut(),
                 );
                 at += packets.len();
             }
@@ -161,7 +165,13 @@ impl State {
     }
 
     #[inline]
-    fn count(&mut self, packets: &[Observation], facts: &[Facts], likely: &[u8]) {
+    fn count(
+        &mut self,
+        packets: &[Observation],
+        facts: &[Facts],
+        likely: &[u8],
+        mut places: Option<&mut Places>,
+    ) {
         let mut new = u64::MAX >> (TOGETHER - packets.len());
         for (kind, table) in &mut self.tables {
             match kind {
@@ -172,6 +182,12 @@ impl State {
                     if !kind.is_of_frames() {
                         let maker = Maker::new(*kind, packets, facts);
                         maker.count(table, &self.hasher, &mut self.parts);
+                    }
+                }
+                KeyKind::Asn | KeyKind::Country | KeyKind::Network => {
+                    if let Some(places) = places.as_deref_mut() {
+                        let maker = Maker::new(*kind, packets, facts);
+                        maker.count_places(table, &self.hasher, &mut self.parts, places);
                     }
                 }
                 _ => table.update_part(kind.stored(), packets, &self.hasher, &mut self.parts),

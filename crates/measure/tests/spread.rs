@@ -387,6 +387,7 @@ fn bounds_of_estimates_hold() {
             shared: None,
             local: None,
             owners: None,
+            geo: None,
             ..*base
         });
         let truth = truth(KeyKind::SRC, By::Contacts, &packets);

@@ -11,6 +11,7 @@ pub mod errors;
 pub mod events;
 pub mod faults;
 pub mod forwarding;
+pub mod geo;
 pub mod guards;
 pub mod health;
 pub mod json;

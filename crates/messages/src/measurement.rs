@@ -18,7 +18,7 @@ use weir_io::Input;
 use weir_measure::health;
 use weir_measure::names;
 use weir_measure::owners::Owners;
-use weir_measure::{By, Config, KeyKind, SharedTables, Sketch, Unfit, Windowing};
+use weir_measure::{By, Config, Geo, KeyKind, SharedTables, Sketch, Unfit, Windowing};
 use weir_memory::{Policy, Request};
 use weir_packet::addresses::Addresses;
 use weir_packet::flow::Tunnels;
@@ -49,6 +49,8 @@ pub struct Options {
     pub link_bits_per_s: Option<f64>,
     /// Addresses on this side of the link, which tell incoming from outgoing packets.
     pub local: Option<Arc<Addresses>>,
+    /// Databases of the keys asn, country and network.
+    pub geo: Option<Arc<Geo>>,
     /// Whether rates are shown, because keys are ranked by bytes per second.
     pub by_rate: bool,
     /// Processes of the sockets of this host, for the key process.
@@ -127,6 +129,7 @@ impl Default for Options {
             above: None,
             link_bits_per_s: None,
             local: None,
+            geo: None,
             by_rate: false,
             owners: None,
             columns: None,
@@ -171,6 +174,7 @@ impl Options {
         self.check_findings()?;
         self.check_keys(sources)?;
         self.check_times(if live { sources.len() } else { 0 })?;
+        self.check_geo()?;
         self.check_design(sources, live)?;
         check_cpus(&self.cpus)?;
         let seed = self.seed.map_or_else(draw_seed, Ok)?;
@@ -191,6 +195,7 @@ impl Options {
             windowing: self.windowing(live)?,
             seed,
             local: self.local.clone(),
+            geo: self.geo.clone(),
             watch: self.findings,
             names: self.names(),
             owners: self.owners.clone(),
@@ -318,6 +323,25 @@ impl Options {
                 "--findings cannot be had with --state shared, because workers cannot share the sample of contacts: \
                  use --state separate"
             );
+        }
+        Ok(())
+    }
+
+    /// Refuses keys that the databases cannot give.
+    fn check_geo(&self) -> Result<(), Refusal> {
+        for key in self.keys.iter().filter(|key| key.needs_geo()) {
+            let Some(geo) = &self.geo else {
+                refuse!("--key {key} needs a database of addresses: add --geo FILE.mmdb");
+            };
+            let (what, such) = match key {
+                KeyKind::Asn => ("AS numbers", "GeoLite2-ASN.mmdb"),
+                _ => ("countries", "GeoLite2-Country.mmdb"),
+            };
+            if !geo.has(*key) {
+                refuse!(
+                    "--key {key}: no file of --geo has {what}: add one that has, such as {such}"
+                );
+            }
         }
         Ok(())
     }

@@ -6,6 +6,7 @@ mod attempt;
 mod input;
 pub mod lacking;
 pub mod links;
+pub mod mmdb;
 pub mod net;
 pub mod power;
 mod python;

@@ -132,6 +132,7 @@ fn measurement(arguments: &DiffArgs) -> anyhow::Result<Options> {
         rows: arguments.top,
         above: arguments.above,
         memory: arguments.memory,
+        geo: arguments.places.read(&arguments.key, false)?,
         seed: arguments.seed,
         workers: arguments
             .workers

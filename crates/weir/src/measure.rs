@@ -332,6 +332,9 @@ fn options(arguments: &MeasureArgs) -> Result<Options, Refusal> {
         link_bits_per_s: link_speed(arguments),
         local: (!arguments.local.is_empty())
             .then(|| Arc::new(Addresses::new(arguments.local.iter().copied()))),
+        geo: arguments
+            .places
+            .read(&arguments.key, arguments.remote.control.is_some())?,
         by_rate: arguments.by == ByArg::Rate,
         changers: arguments.changers,
         owners: arguments.key.contains(&KeyKind::Process).then(Arc::default),

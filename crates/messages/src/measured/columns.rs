@@ -347,6 +347,16 @@ pub const KEY_COLUMNS: &[(&str, &str)] = &[
     ),
     ("process", "name of the process; -: none known"),
     ("pid", "number of the process; -: none known"),
+    ("asn", "number of the autonomous system; -: unknown"),
+    (
+        "as_name",
+        "name of the autonomous system, its first 28 bytes; -: unknown",
+    ),
+    (
+        "country",
+        "country in two letters of ISO 3166-1; -: unknown",
+    ),
+    ("network", "network that the database holds; -: unknown"),
     ("smac", "source MAC address; -: none"),
     ("dmac", "destination MAC address; -: none"),
     ("vlan", "identifier of the VLAN tag; -: none"),

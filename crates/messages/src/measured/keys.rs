@@ -4,7 +4,9 @@ use super::size_label;
 use serde_json::{Map, Value};
 use weir_measure::names::Names;
 use weir_measure::owners::Process;
-use weir_measure::{Field, Fields, KeyKind, Prefix, app_name, mac_of};
+use weir_measure::{
+    Field, Fields, KeyKind, Prefix, app_name, country_of, mac_of, network_of, system_of,
+};
 use weir_packet::flow::FlowKey;
 use weir_packet::savefile::Direction;
 
@@ -107,6 +109,7 @@ pub fn further_parts(
     key: &FlowKey,
     names: Option<&Names>,
 ) -> Vec<(&'static str, Value)> {
+    let none = || Value::from("-");
     match kind {
         KeyKind::Service => vec![
             ("service", port_json(key, true)),
@@ -120,6 +123,19 @@ pub fn further_parts(
             vec![("name", text.into())]
         }
         KeyKind::Process => process_parts(Process::of(key)),
+        KeyKind::Asn => {
+            let (number, name) = match system_of(key) {
+                Some((number, name)) => (number.into(), name),
+                None => (none(), String::new()),
+            };
+            let name = if name.is_empty() { none() } else { name.into() };
+            vec![("asn", number), ("as_name", name)]
+        }
+        KeyKind::Country => vec![("country", country_of(key).map_or_else(none, Value::from))],
+        KeyKind::Network => {
+            let text = |(address, bits)| format!("{address}/{bits}").into();
+            vec![("network", network_of(key).map_or_else(none, text))]
+        }
         KeyKind::Fields(fields) => fields_parts(fields, key),
         _ => Vec::new(),
     }

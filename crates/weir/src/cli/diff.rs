@@ -102,6 +102,9 @@ pub struct DiffArgs {
     /// It is a share of all packets or bytes per second of the side that has more.
     #[arg(help_heading = ANSWER, long, value_name = "SHARE", value_parser = parse_share)]
     pub above: Option<f64>,
+    /// Databases of addresses.
+    #[command(flatten)]
+    pub places: GeoArgs,
     /// Form of the answer.
     #[command(flatten)]
     pub format: FormatArgs,

@@ -10,15 +10,15 @@ use std::io::Write;
 const SECOND: i64 = 1_000_000_000;
 
 /// A packet as tshark reads it: time, ns; length on the wire; protocol; source and destination.
-struct Read {
-    time_ns: i64,
-    bytes: u64,
-    is_udp: bool,
-    ends: [String; 2],
+pub struct Read {
+    pub time_ns: i64,
+    pub bytes: u64,
+    pub is_udp: bool,
+    pub ends: [String; 2],
 }
 
 /// Packets of a file; what is not IP has no ends.
-fn read_by_tshark(file: &str) -> Vec<Read> {
+pub fn read_by_tshark(file: &str) -> Vec<Read> {
     let fields = "frame.time_epoch frame.len ip.proto ipv6.nxt ip.src ipv6.src ip.dst ipv6.dst frame.protocols";
     let fields = fields.split(' ').flat_map(|field| ["-e", field]);
     let fixed = ["-n", "-r", file, "-T", "fields", "-E", "occurrence=f"];

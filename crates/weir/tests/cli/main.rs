@@ -20,6 +20,7 @@ mod firewall_live;
 mod firewall_nft;
 mod firewall_strict;
 mod formats;
+mod geo;
 mod guards;
 mod health;
 mod info;
