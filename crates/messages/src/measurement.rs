@@ -90,6 +90,8 @@ pub struct Options {
     pub health: health::Parts,
     /// Whether each window is searched for findings.
     pub findings: bool,
+    /// Whether the packets are searched for names of addresses although no key and no column has them.
+    pub reads_names: bool,
     /// Whether files are merged by packet time; `None`: they are with windows, unless a named pipe is among them.
     pub merge: Option<bool>,
     /// Whether all packets of the files are sorted by time first.
@@ -149,6 +151,7 @@ impl Default for Options {
             timing,
             health: health::Parts::default(),
             findings: false,
+            reads_names: false,
             merge: None,
             sort: false,
             follow: false,
@@ -222,7 +225,7 @@ impl Options {
     /// Memory for names, bytes, if a key or a column has names.
     fn names(&self) -> Option<usize> {
         let has_column = self.columns.as_deref().is_some_and(has_names);
-        let has_any = has_column || self.keys.contains(&KeyKind::Name);
+        let has_any = self.reads_names || has_column || self.keys.contains(&KeyKind::Name);
         has_any.then(|| self.memory_or(names::MEMORY))
     }
 

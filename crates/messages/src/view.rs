@@ -16,6 +16,7 @@ pub fn json(snapshot: &Snapshot, place: Option<&str>) -> Value {
         from_ns,
         to_ns,
         is_last,
+        neighbours: _,
         restarts,
         windows,
         untimed,

@@ -222,19 +222,14 @@ impl Canvas<'_> {
             .scene
             .snapshot
             .map_or(&[][..], |snapshot| &snapshot.points);
-        let bits = |part: fn(&Point) -> u64| -> Vec<f64> {
-            let rate = |point| bits_per_second(part(point), point.totals.covered_ns);
-            points
-                .iter()
-                .map(|point| rate(point).unwrap_or(0.0))
-                .collect()
+        // Of a moment alone, there is no rate.
+        let bits = |part: fn(&Point) -> u64| -> Vec<Option<f64>> {
+            let rate = |point: &Point| bits_per_second(part(point), point.totals.covered_ns);
+            points.iter().map(rate).collect()
         };
-        let packets = |part: fn(&Point) -> u64| -> Vec<f64> {
-            let rate = |point| per_second(part(point), point.totals.covered_ns);
-            points
-                .iter()
-                .map(|point| rate(point).unwrap_or(0.0))
-                .collect()
+        let packets = |part: fn(&Point) -> u64| -> Vec<Option<f64>> {
+            let rate = |point: &Point| per_second(part(point), point.totals.covered_ns);
+            points.iter().map(rate).collect()
         };
         let (upper, lower, names) = if about.has_sides {
             let rx = (
@@ -254,16 +249,14 @@ impl Canvas<'_> {
             let none = (Vec::new(), Vec::new());
             (all, none, ["all", ""])
         };
-        let largest = upper
-            .0
-            .iter()
-            .chain(&lower.0)
-            .fold(0.0, |a: f64, b| a.max(*b));
+        let known = upper.0.iter().chain(&lower.0).flatten();
+        let largest = known.fold(0.0, |a: f64, b| a.max(*b));
         let height = self.places.graph;
         for (hangs, (bits, packets)) in [(false, &upper), (true, &lower)] {
             let from = if hangs { 1 + height } else { 1 };
             let size = (self.places.graph_width().into(), height.into());
-            let lines = graph::lines(bits, largest, size, (hangs, self.scene.look.ascii));
+            let drawn: Vec<f64> = bits.iter().map(|rate| rate.unwrap_or(0.0)).collect();
+            let lines = graph::lines(&drawn, largest, size, (hangs, self.scene.look.ascii));
             for (line, y) in lines.iter().zip(from..) {
                 self.put(BEFORE_GRAPH, y, line, self.scene.look.plain());
             }
@@ -277,15 +270,14 @@ impl Canvas<'_> {
         }
     }
 
-    fn rates(&mut self, y: u16, bits: &[f64], packets: &[f64]) {
+    fn rates(&mut self, y: u16, bits: &[Option<f64>], packets: &[Option<f64>]) {
         let (about, look) = (self.scene.about, self.scene.look);
         let x = BEFORE_GRAPH + self.places.graph_width() + 1;
-        let now = bits.last().copied();
+        let now = bits.last().copied().flatten();
         let text = now.map_or("-".to_owned(), bit_rate);
         self.put(x, y, &format!("{text:>11}"), look.chosen());
-        let pace = packets
-            .last()
-            .map_or("-".to_owned(), |pace| packet_rate(*pace));
+        let pace = packets.last().copied().flatten();
+        let pace = pace.map_or("-".to_owned(), packet_rate);
         if self.places.width < WIDE {
             self.put(x + 12, y, &format!("{pace:>10}"), look.plain());
             return;
@@ -296,7 +288,7 @@ impl Canvas<'_> {
             self.put(x + 12, y, &format!("{text:>6}"), look.fullness(share));
         }
         self.put(x + 19, y, &format!("{pace:>10}"), look.plain());
-        let peak = bits.iter().fold(0.0, |a: f64, b| a.max(*b));
+        let peak = bits.iter().flatten().fold(0.0, |a: f64, b| a.max(*b));
         let text = format!("peak {:>11}", bit_rate(peak));
         self.put(x + 31, y, &text, look.faint());
     }
@@ -447,7 +439,10 @@ impl Canvas<'_> {
         let ui = self.scene.ui;
         let has_health = self.scene.snapshot.is_some_and(|it| it.health.is_some());
         match ui.tab {
-            _ if self.scene.snapshot.is_none() => "",
+            _ if self.scene.snapshot.is_none() => match self.scene.about.status {
+                Status::Ended => "no packets in this time",
+                _ => "",
+            },
             _ if !ui.only_rows.is_empty() => "no row has this text: / changes it, Esc removes it",
             Tab::Tcp | Tab::Dns if !has_health => "kept for the last second only: . goes there",
             Tab::Tcp => "no TCP conversation in this time",

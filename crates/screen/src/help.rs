@@ -3,7 +3,7 @@
 use crate::draw::Canvas;
 use crate::ui::Tab;
 
-const KEYS: [(&str, &str); 14] = [
+const KEYS: [(&str, &str); 15] = [
     (
         "Up, Down, PgUp, PgDn",
         "choose a row; above the first are the findings",
@@ -18,6 +18,7 @@ const KEYS: [(&str, &str); 14] = [
     ("t", "steps of 1 s (10 min), 10 s (2 h), 1 min (24 h)"),
     ("f", "capture by another expression (tcpdump's)"),
     ("k", "count by a further key, as --key of weir measure"),
+    ("n", "names of hosts, as DNS and TLS tell them, or none"),
     ("^L", "draw everything again"),
     ("^Z", "suspend; fg goes on"),
     ("q, ^C", "quit"),

@@ -56,6 +56,8 @@ pub enum Status {
     LinkDown(String),
     /// A source ended by an error.
     Gone(String),
+    /// Another part of the past is read.
+    Reading,
     /// All sources were read to their end.
     Ended,
 }
@@ -71,7 +73,8 @@ impl Status {
             }
             Self::LinkDown(names) => format!("link down: {names} has no carrier"),
             Self::Gone(why) => format!("gone: {why}"),
-            Self::Ended => "end of the file: < and > move in time, q ends".to_owned(),
+            Self::Reading => "reading ...".to_owned(),
+            Self::Ended => "all is read: < and > move in time, q ends".to_owned(),
         })
     }
 

@@ -3,6 +3,8 @@
 use crate::keys::Key;
 use crate::look::Look;
 use crate::rows::{self, Id, Row};
+use crate::text::clean;
+use std::collections::HashMap;
 use std::net::IpAddr;
 use weir_measure::KeyKind;
 use weir_packet::flow::FlowKey;
@@ -175,8 +177,17 @@ pub struct Ui {
     pub(crate) has_detail: bool,
     span: Span,
     at: Option<i64>,
+    /// Direction of the last key if it moved in time: -1, 1, else 0.
+    heads: i64,
     /// The further key that is counted.
     further: Option<KeyKind>,
+    /// Whether steps follow after the last read step.
+    has_more: bool,
+    /// Expression of the capture.
+    filter: String,
+    /// Names of addresses, and whether they are shown.
+    names: HashMap<IpAddr, String>,
+    shows_names: bool,
     /// Answer to the last key.
     pub(crate) note: Option<String>,
     /// Rows of the last picture, ordered.
@@ -202,7 +213,12 @@ impl Ui {
             has_detail: false,
             span: Span::Second,
             at: None,
+            heads: 0,
             further: None,
+            has_more: false,
+            filter: String::new(),
+            names: HashMap::new(),
+            shows_names: true,
             note: None,
             rows: Vec::new(),
             room: 10,
@@ -220,9 +236,35 @@ impl Ui {
         self.at = at;
     }
 
+    /// Direction of the last key if it moved in time: -1 back, 1 forth, else 0.
+    pub fn heads(&self) -> i64 {
+        self.heads
+    }
+
     /// Whether a step of the past is shown.
     pub fn is_past(&self) -> bool {
         self.at.is_some()
+    }
+
+    /// Says whether steps follow after the last read step.
+    pub fn set_more(&mut self, has_more: bool) {
+        self.has_more = has_more;
+    }
+
+    /// Addresses of the shown hosts, whose names are of use.
+    pub fn addresses(&self) -> impl Iterator<Item = IpAddr> {
+        let shown = self.rows.iter().skip(self.top).take(self.room);
+        shown.filter_map(|row| address_of(&row.id))
+    }
+
+    /// Takes the expression in force, which `f` offers.
+    pub fn set_filter(&mut self, expression: &str) {
+        expression.clone_into(&mut self.filter);
+    }
+
+    /// Takes names of addresses.
+    pub fn set_names(&mut self, names: HashMap<IpAddr, String>) {
+        self.names = names;
     }
 
     /// Says something about the last key.
@@ -246,6 +288,13 @@ impl Ui {
         };
         let only = self.crumbs.last().and_then(|crumb| crumb.only.as_ref());
         let mut rows = rows::of((self.tab, self.kind()), snapshot, only, self.look);
+        for row in rows.iter_mut().filter(|_| self.shows_names) {
+            let address = address_of(&row.id);
+            if let Some(name) = address.and_then(|address| self.names.get(&address)) {
+                let name = clean(name, self.look.ascii);
+                row.cells[0] = format!("{} {name}", row.cells[0]);
+            }
+        }
         let (wanted, inverted) = match self.only_rows.strip_prefix('!') {
             Some(text) => (text.to_lowercase(), true),
             None => (self.only_rows.to_lowercase(), false),
@@ -326,6 +375,7 @@ impl Ui {
     /// Takes a key. `snapshot` is the one of the last picture.
     pub fn press(&mut self, key: Key, snapshot: Option<&Snapshot>) -> Effect {
         self.note = None;
+        self.heads = 0;
         match key {
             Key::Interrupt => return Effect::Quit,
             Key::Suspend => return Effect::Suspend,
@@ -346,7 +396,7 @@ impl Ui {
             Key::Char('q') => return Effect::Quit,
             Key::Char('?') => self.has_help = true,
             Key::Char('/') => self.ask(Asked::Rows, self.only_rows.clone()),
-            Key::Char('f') => self.ask(Asked::Capture, String::new()),
+            Key::Char('f') => self.ask(Asked::Capture, self.filter.clone()),
             Key::Char('k') => self.ask(Asked::Key, String::new()),
             Key::Char('s') => {
                 let count = self.tab.orders().len();
@@ -361,6 +411,7 @@ impl Ui {
                 }
             }
             Key::Char('t') => self.change_span(),
+            Key::Char('n') => self.shows_names = !self.shows_names,
             Key::Char('<') | Key::Left => self.step(snapshot, -1),
             Key::Char('>') | Key::Right => self.step(snapshot, 1),
             Key::Char('.') => self.at = None,
@@ -380,7 +431,7 @@ impl Ui {
         Effect::Draw
     }
 
-    /// Sets the filter in force, which `f` offers.
+    /// Begins a line with a text.
     fn ask(&mut self, asked: Asked, text: String) {
         self.input = Some(Input {
             asked,
@@ -388,19 +439,6 @@ impl Ui {
             text,
             problem: None,
         });
-    }
-
-    /// Puts a text into the line for the capture's expression, where it is edited.
-    pub fn offer_filter(&mut self, text: &str) {
-        if let Some(input) = self.input.as_mut().filter(|it| it.asked == Asked::Capture) {
-            text.clone_into(&mut input.text);
-        }
-    }
-
-    /// Whether the line for the capture's expression has just been opened.
-    pub fn wants_filter(&self) -> bool {
-        let input = self.input.as_ref();
-        input.is_some_and(|input| input.asked == Asked::Capture && input.text.is_empty())
     }
 
     fn type_key(&mut self, key: Key) -> Effect {
@@ -452,6 +490,11 @@ impl Ui {
             Asked::Rows => Effect::Draw,
             Asked::Capture => Effect::SetFilter(text),
             Asked::Key => match text.parse::<KeyKind>() {
+                Ok(KeyKind::Name) => {
+                    self.set_tab(Tab::Hosts);
+                    self.say("hosts have their names here");
+                    Effect::Draw
+                }
                 Ok(kind) => match Tab::ALL.into_iter().find(|tab| tab.kind() == Some(kind)) {
                     Some(tab) => {
                         self.set_tab(tab);
@@ -481,15 +524,24 @@ impl Ui {
 
     /// Moves in time. The step of the last window is left for a pause by going back.
     fn step(&mut self, snapshot: Option<&Snapshot>, by: i64) {
-        let Some(snapshot) = snapshot else { return };
-        if by > 0 && snapshot.is_last {
+        let length = self.span.seconds() * 1_000_000_000;
+        let Some(snapshot) = snapshot else {
+            self.heads = by;
+            self.at = self
+                .at
+                .map(|at| at.saturating_add(by.saturating_mul(length)));
+            return;
+        };
+        if by > 0 && snapshot.is_last && !self.has_more {
             self.at = None;
             return;
         }
-        let length = self.span.seconds() * 1_000_000_000;
-        let begin = snapshot.from_ns.div_euclid(length) * length;
-        let at = begin.saturating_add(length.saturating_mul(by));
-        self.at = Some(at);
+        let [before, after] = snapshot.neighbours;
+        self.heads = by;
+        self.at = Some(match by {
+            ..0 => before.unwrap_or(snapshot.from_ns.saturating_sub(length)),
+            _ => after.unwrap_or(snapshot.to_ns),
+        });
     }
 
     fn choose_tab(&mut self, place: usize) {
@@ -633,5 +685,14 @@ pub(crate) fn flow_of(id: &Id) -> Option<&FlowKey> {
     match id {
         Id::Key(_, key) | Id::Tcp(key) => Some(key),
         Id::Server(_) | Id::Name(_) => None,
+    }
+}
+
+/// Address of a row that is a host.
+fn address_of(id: &Id) -> Option<IpAddr> {
+    match id {
+        Id::Key(kind, key) if *kind == KeyKind::HOST => key.source(),
+        Id::Server(server) => Some(*server),
+        _ => None,
     }
 }

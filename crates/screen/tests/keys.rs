@@ -3,6 +3,7 @@
 mod planted;
 
 use planted::{BEGIN, SECOND, Traffic, view};
+use std::net::IpAddr;
 use weir_measure::KeyKind;
 use weir_screen::{About, Effect, Key, Look, Rect, Scene, Status, Ui, draw, points};
 use weir_view::{Ask, Snapshot, Span, View};
@@ -226,9 +227,8 @@ fn time_stands_still_and_is_walked() {
 fn expressions_and_keys_are_asked_for() {
     let view = view(12, |_, traffic| traffic.usual());
     let mut ui = Ui::new(Look::default());
+    ui.set_filter("udp");
     press(&view, &mut ui, &[Key::Char('f')]);
-    assert!(ui.wants_filter());
-    ui.offer_filter("udp");
     let check = press(&view, &mut ui, &typed(" por"));
     assert_eq!(check, Effect::CheckFilter("udp por".to_owned()));
     ui.answer(Some("syntax error".to_owned()));
@@ -256,4 +256,24 @@ fn expressions_and_keys_are_asked_for() {
     press(&view, &mut ui, &typed("nonsense"));
     assert_eq!(press(&view, &mut ui, &[Key::Enter]), Effect::Draw);
     assert!(shown(&view, &mut ui)[38].contains("nonsense"));
+}
+
+#[test]
+fn hosts_have_the_names_of_the_packets() {
+    let view = view(3, |_, traffic| traffic.usual());
+    let mut ui = Ui::new(Look::default());
+    rows(&view, &mut ui);
+    let addresses: Vec<IpAddr> = ui.addresses().collect();
+    let first: IpAddr = "10.0.0.1".parse().unwrap();
+    assert_eq!(addresses[0], first);
+    ui.set_names([(first, "backup\u{1b}[31m.example".to_owned())].into());
+    assert!(rows(&view, &mut ui)[0].starts_with("   10.0.0.1 backup\\x1b[31m.example "));
+    press(&view, &mut ui, &typed("/backup"));
+    assert_eq!(rows(&view, &mut ui).len(), 1);
+    press(&view, &mut ui, &[Key::Enter, Key::Char('n')]);
+    assert!(
+        shown(&view, &mut ui)
+            .iter()
+            .all(|line| !line.contains("backup\\x1b"))
+    );
 }

@@ -50,6 +50,8 @@ pub struct Snapshot {
     pub to_ns: i64,
     /// Whether it is the step of the last window, to which more may come.
     pub is_last: bool,
+    /// Begins of the steps before and after it, if they are kept, ns since 1970.
+    pub neighbours: [Option<i64>; 2],
     /// Number of times that the clock went back to before the steps that were kept.
     pub restarts: u64,
     /// Windows that the view took so far.

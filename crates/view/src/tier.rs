@@ -185,6 +185,15 @@ impl Tier {
         earlier.find(|other| *other < place && other.0 == place.0)
     }
 
+    /// Returns the begins of the steps before and after a place.
+    pub fn neighbours(&self, place: Place) -> [Option<i64>; 2] {
+        let begin = |(_, span): (Place, (i64, i64))| span.0;
+        let mut earlier = self.begins().rev();
+        let before = earlier.find(|(other, _)| *other < place).map(begin);
+        let after = self.begins().find(|(other, _)| *other > place).map(begin);
+        [before, after]
+    }
+
     /// Returns up to `most` steps up to a place, ascending.
     pub fn last(&self, place: Place, most: usize) -> Vec<Step> {
         let places = self.begins().map(|(other, _)| other);

@@ -187,6 +187,7 @@ impl View {
             from_ns: step.span.0,
             to_ns: step.span.1,
             is_last,
+            neighbours: tier.neighbours(place),
             restarts: self.era,
             windows: self.windows,
             untimed: self.untimed,

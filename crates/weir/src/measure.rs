@@ -83,11 +83,15 @@ pub fn run_query(arguments: MeasureArgs, query: Arc<Query>) -> anyhow::Result<Ou
 }
 
 /// Runs the command with a screen in place of standard output.
-pub fn run_watched(mut arguments: MeasureArgs, watch: &Watch) -> anyhow::Result<Outcome> {
+pub fn run_watched(
+    mut arguments: MeasureArgs,
+    watch: &Watch,
+    query: Option<Arc<Query>>,
+) -> anyhow::Result<Outcome> {
     capture::name_awaited(&mut arguments.sources, &arguments.live);
     let filter = arguments.filter.as_str();
     arguments.names.read([filter], true)?;
-    run_over(&arguments, None, Some(watch))
+    run_over(&arguments, query.as_ref(), Some(watch))
 }
 
 fn run_over(
@@ -95,7 +99,8 @@ fn run_over(
     query: Option<&Arc<Query>>,
     watch: Option<&Watch>,
 ) -> anyhow::Result<Outcome> {
-    let options = options(arguments)?;
+    let mut options = options(arguments)?;
+    options.reads_names = watch.is_some();
     if arguments.sketch.is_some() && options.by.is_distinct() {
         return Err(no_sketch(options.by).into());
     }
@@ -149,7 +154,10 @@ fn run_over(
         .transpose()?;
     let control = arguments.remote.control.as_ref();
     let bound = ctl::bind(control, &walls)?;
-    let span = arguments.times.span(arguments.utc, session.is_live())?;
+    let span = match watch {
+        Some(watch) => watch::span(watch.past.first),
+        None => arguments.times.span(arguments.utc, session.is_live())?,
+    };
     let limit = times::duration(arguments.duration, &span, session.is_live());
     let selection = Selection {
         expression: arguments.filter.clone(),
@@ -386,6 +394,7 @@ fn options(arguments: &MeasureArgs) -> Result<Options, Refusal> {
             path: HealthArg::Mtu.is_in(&arguments.health),
         },
         findings: arguments.looks_for_findings(),
+        reads_names: false,
         merge,
         sort: arguments.sort,
         follow: arguments.follow,
@@ -603,8 +612,8 @@ impl Command<'_> {
         self.end_of_capture();
         let (ended, outputs) = run.finish(&mut |event| self.event(event, stop));
         self.show.progress.clear();
-        // The user may look at what was read for as long as they like.
         if let Some(screen) = self.screen.take() {
+            self.read_past(&screen, stop);
             self.output = screen.finish();
         }
         if let Some(failure) = &ended.failure {
@@ -652,6 +661,56 @@ impl Command<'_> {
             self.summary(&ended, &outputs, finished, &total);
         }
         Outcome::of(self.show.faults.is_empty() && have_run)
+    }
+
+    /// Reads the parts of the past that the user asks for, as long as they look at the screen. The summary is about the first reading.
+    fn read_past(&mut self, screen: &Running, stop: &Arc<AtomicBool>) {
+        let Some(watch) = self.watch else { return };
+        watch.end_part();
+        while let Some(part) = screen.next_part() {
+            watch.begin_part(&part);
+            if let Err(why) = self.read_part(watch, &part, stop) {
+                say(&why.to_string());
+            }
+            watch.end_part();
+        }
+    }
+
+    fn read_part(
+        &mut self,
+        watch: &Watch,
+        part: &watch::Part,
+        stop: &Arc<AtomicBool>,
+    ) -> anyhow::Result<()> {
+        let arguments = self.arguments;
+        let mut options = self.options.clone();
+        options.keys.extend(part.further);
+        let times = Some(part.times());
+        let is_inside = arguments.inside.inner || arguments.names.resolve;
+        let query = watch.past.query(times, &part.filter, is_inside);
+        let mut session = session(arguments, &options, stop, query.map(Arc::new).as_ref());
+        let mut run = Run::new(Setup {
+            selection: Selection {
+                expression: part.filter.clone(),
+                names: arguments.names.names().clone(),
+                inner: arguments.inside.tunnels()?,
+                at_once: true,
+                span: watch::span(times),
+                slow: slow_compilation(),
+                ..Selection::default()
+            },
+            measure: Some(options.settings(&arguments.sources)?),
+            workers: 1,
+            stop: Arc::clone(stop),
+            ..Setup::default()
+        });
+        let on: On<'_> = &mut |event| self.event(event, stop);
+        session.read(&mut run, on)?;
+        let (ended, _) = run.finish(&mut |event| self.event(event, stop));
+        match ended.failure {
+            Some(failure) => bail!(failure.to_string()),
+            None => Ok(()),
+        }
     }
 
     fn ending(&self, ended: &Ended) -> Ending {

@@ -13,6 +13,7 @@ use crate::measure;
 use crate::outcome::{Outcome, say_plain};
 use crate::query::defaults;
 use anyhow::bail;
+pub use past::{Part, Past, span};
 pub use session::Running;
 use shared::Shared;
 use std::io::{self, IsTerminal};
@@ -47,7 +48,12 @@ pub fn run(mut arguments: WatchArgs) -> anyhow::Result<Outcome> {
         bail!("- : standard input has the keys of weir watch: name a file, or use weir measure -");
     }
     let watch = Watch::new(&arguments)?;
-    measure::run_watched(measured(arguments), &watch)
+    let query = watch.past.first_query(
+        &arguments.filter,
+        arguments.inside.inner || arguments.names.resolve,
+        arguments.follow,
+    )?;
+    measure::run_watched(measured(arguments, &watch.past), &watch, query)
 }
 
 /// Refuses to run where no screen can be drawn.
@@ -81,7 +87,7 @@ fn default_interface() -> anyhow::Result<Name> {
 }
 
 /// The run of `weir measure` that a screen is.
-fn measured(arguments: WatchArgs) -> MeasureArgs {
+fn measured(arguments: WatchArgs, past: &Past) -> MeasureArgs {
     MeasureArgs {
         sources: arguments.sources,
         filter: arguments.filter,
@@ -96,7 +102,8 @@ fn measured(arguments: WatchArgs) -> MeasureArgs {
         utc: arguments.utc,
         link: arguments.link,
         local: arguments.local,
-        follow: arguments.follow,
+        // A recorder hands on what comes.
+        follow: arguments.follow && !past.is_record(),
         live: arguments.live,
         workers: arguments.workers,
         walls: arguments.walls,
@@ -107,6 +114,8 @@ fn measured(arguments: WatchArgs) -> MeasureArgs {
 /// The screen of a run.
 #[derive(Debug)]
 pub struct Watch {
+    /// Where packets of the past are read.
+    pub past: Past,
     shared: Arc<Shared>,
     start: session::Start,
 }
@@ -120,22 +129,37 @@ impl Watch {
             .any(|name| interface(name).is_some());
         let local = (!arguments.local.is_empty())
             .then(|| Arc::new(Addresses::new(arguments.local.iter().copied())));
+        let at = past::place(arguments.at.as_ref(), arguments.utc)?;
+        let mut past = Past::of(&arguments.sources, is_live, at)?;
+        past.can_read_again &= !arguments.follow;
         Ok(Self {
-            shared: Arc::new(Shared::new(is_live, local.clone())),
+            shared: Arc::new(Shared::new(is_live, local.clone(), &past)),
             start: session::Start {
                 sources: names.join(" "),
                 filter: arguments.filter.clone(),
                 is_live,
                 has_sides: is_live || local.is_some(),
                 look: look(),
-                at: past::place(arguments.at.as_ref(), arguments.utc)?,
+                at,
+                can_read_again: past.can_read_again,
             },
+            past,
         })
     }
 
     /// Takes a window. **Threads**: the run's.
     pub fn add(&self, window: &Window<'_>) {
         self.shared.add(window);
+    }
+
+    /// Begins to read a part of the past, and forgets earlier parts.
+    pub fn begin_part(&self, part: &Part) {
+        self.shared.begin(part.times());
+    }
+
+    /// Notes the end of the part.
+    pub fn end_part(&self) {
+        self.shared.end();
     }
 
     /// Notes what an event says about the sources.

@@ -2,6 +2,7 @@
 
 use super::System;
 use super::messages::Messages;
+use super::past::Part;
 use super::shared::{Shared, SourceFacts};
 use crate::outcome::{io_words, say, show, slow_compilation};
 use crate::terminal::printable;
@@ -12,6 +13,7 @@ use std::io::{self, Read, Write};
 use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 use weir_engine::control::Control;
@@ -52,6 +54,8 @@ pub struct Start {
     pub has_sides: bool,
     pub look: Look,
     pub at: Option<i64>,
+    /// Whether other parts of the past can be read.
+    pub can_read_again: bool,
 }
 
 /// Facts about the open sources.
@@ -68,6 +72,7 @@ pub struct Running {
     stop: Arc<AtomicBool>,
     leaves: Arc<AtomicBool>,
     thread: Option<JoinHandle<io::Result<()>>>,
+    parts: Receiver<Part>,
     messages: Option<Arc<std::sync::Mutex<Messages>>>,
 }
 
@@ -84,6 +89,7 @@ pub fn start(
     let messages = shares.then(Messages::take).transpose().map_err(failed)?;
     let messages = messages.map(|messages| Arc::new(std::sync::Mutex::new(messages)));
     let leaves = Arc::<AtomicBool>::default();
+    let (ask, parts) = channel();
     let mut ui = Ui::new(start.look);
     ui.go_to(start.at);
     let session = Session {
@@ -95,6 +101,8 @@ pub fn start(
             ..About::default()
         },
         is_live: start.is_live,
+        parts: start.can_read_again.then_some(ask),
+        asked: None,
         look: start.look,
         system: facts.system,
         names: facts.names,
@@ -117,6 +125,7 @@ pub fn start(
         stop: Arc::clone(stop),
         leaves,
         thread: Some(thread.map_err(failed)?),
+        parts,
         messages,
     })
 }
@@ -131,6 +140,11 @@ impl Drop for Stops {
 }
 
 impl Running {
+    /// Waits for a part of the past that the user asks for; `None` once the screen has ended.
+    pub fn next_part(&self) -> Option<Part> {
+        self.parts.recv().ok()
+    }
+
     /// Waits for the user to end the screen, unless the run was stopped. The terminal is as before then, and shows the messages of
     /// the meantime. **Errors**: the screen could not be drawn.
     pub fn finish(mut self) -> io::Result<()> {
@@ -237,13 +251,17 @@ impl Drop for Terminal {
 struct Session {
     about: About,
     is_live: bool,
+    /// Requests for parts of the past, if parts can be read.
+    parts: Option<Sender<Part>>,
+    /// The latest request.
+    asked: Option<Part>,
     look: Look,
     system: System,
     names: Names,
     begun: Instant,
     ui: Ui,
-    /// The snapshot of the latest picture, and the question and the number of windows of it.
-    shown: Option<(Snapshot, Ask, u64)>,
+    /// The snapshot of the latest picture, its question, and the facts at its time.
+    shown: Option<(Snapshot, Ask, SourceFacts)>,
     shared: Arc<Shared>,
     control: Arc<Control>,
     stop: Arc<AtomicBool>,
@@ -305,9 +323,6 @@ impl Session {
             for key in pressed {
                 let snapshot = self.shown.as_ref().map(|(snapshot, ..)| snapshot);
                 let effect = self.ui.press(key, snapshot);
-                if self.ui.wants_filter() {
-                    self.ui.offer_filter(&self.about.filter);
-                }
                 match effect {
                     Effect::Quit => return Ok(()),
                     Effect::Suspend => terminal.suspend()?,
@@ -333,6 +348,10 @@ impl Session {
                 let problem = self.problem_of(expression);
                 self.ui.answer(problem);
             }
+            Effect::SetFilter(expression) if self.parts.is_some() => {
+                self.about.filter = expression;
+                self.read_again();
+            }
             Effect::SetFilter(expression) => match self.control.set_filter(&expression, PATIENCE) {
                 Ok(_) => {
                     self.ui.say(match expression.is_empty() {
@@ -343,6 +362,10 @@ impl Session {
                 }
                 Err(error) => self.ui.say(format!("capture: {error}")),
             },
+            Effect::SetKey(further) if self.parts.is_some() => {
+                self.ui.set_further(further);
+                self.read_again();
+            }
             Effect::SetKey(further) => {
                 let kinds: Vec<KeyKind> = Tab::kinds().chain(further).collect();
                 match self.control.set_counting(Setting::Keys(kinds), PATIENCE) {
@@ -351,6 +374,62 @@ impl Session {
                 }
             }
             Effect::Draw | Effect::Redraw | Effect::Quit | Effect::Suspend => {}
+        }
+    }
+
+    /// Goes on over a gap without packets, in the direction of the last key.
+    fn cross_gap(&mut self, facts: &SourceFacts) {
+        let ((_, Some(at)), Some((from, to)), Some(covered)) =
+            (self.ui.asks(), facts.part, facts.covered)
+        else {
+            return;
+        };
+        let is_current = self.shown.as_ref().is_none_or(|(_, ask, then)| {
+            ask.at == Some(at) && then.is_over && then.parts == facts.parts
+        });
+        if !facts.is_over || !is_current {
+            return;
+        }
+        let shown = self.shown.as_ref().map(|(snapshot, ..)| snapshot);
+        let next = match self.ui.heads() {
+            -1 if shown.is_none_or(|shown| shown.from_ns > at) => {
+                (from > covered.0).then_some(from - 1)
+            }
+            1 if shown.is_none_or(|shown| shown.to_ns <= at) => {
+                let further = (to < covered.1).then_some(to + 1);
+                shown.and_then(|shown| shown.neighbours[1]).or(further)
+            }
+            _ => None,
+        };
+        if next.is_some() {
+            self.ui.go_to(next);
+        }
+    }
+
+    /// Reads the shown time again, by another expression or key.
+    fn read_again(&mut self) {
+        let end = self.shared.facts().covered.map_or(0, |(_, last)| last);
+        let (_, at) = self.ui.asks();
+        self.read(at.unwrap_or(end));
+    }
+
+    /// Requests the part of the past around a time, unless it is the latest request.
+    fn read(&mut self, at_ns: i64) {
+        let part = Part {
+            at_ns,
+            span: self.ui.asks().0,
+            filter: self.about.filter.clone(),
+            further: self.ui.further(),
+        };
+        let Some(parts) = self
+            .parts
+            .as_ref()
+            .filter(|_| self.asked.as_ref() != Some(&part))
+        else {
+            return;
+        };
+        if parts.send(part.clone()).is_ok() {
+            self.asked = Some(part);
         }
     }
 
@@ -376,16 +455,44 @@ impl Session {
         }
     }
 
-    /// Takes a snapshot if the question is another one, or figures are due; the past is asked once.
+    /// Takes a snapshot if the question is another one, or figures are due; a complete past is asked once.
     fn look_at(&mut self, area: Rect, is_due: bool, facts: &SourceFacts) {
         let ask = self.ask(area);
-        let is_known = self.shown.as_ref().is_some_and(|(_, known, windows)| {
-            let is_same = *known == ask;
-            let has_news = is_due && ask.at.is_none() && *windows != facts.windows;
-            is_same && !has_news
+        let is_known = self.shown.as_ref().is_some_and(|(_, known, then)| {
+            let is_same = (then.parts, then.is_over) == (facts.parts, facts.is_over);
+            let is_growing = ask.at.is_none() || !self.is_live;
+            let has_news = is_due && is_growing && then.windows != facts.windows;
+            *known == ask && is_same && !has_news
         });
-        if !is_known && let Some(snapshot) = self.shared.snapshot(&ask) {
-            self.shown = Some((snapshot, ask, facts.windows));
+        if is_known {
+            return;
+        }
+        match self.shared.snapshot(&ask) {
+            Some(snapshot) => self.shown = Some((snapshot, ask, facts.clone())),
+            // While another part is read, the picture stays.
+            None if facts.is_over => self.shown = None,
+            None => {}
+        }
+    }
+
+    /// Requests the part of the past around the shown time, if it was not read.
+    fn ask_for_part(&mut self, facts: &SourceFacts) {
+        let Some(covered) = facts.covered.filter(|_| facts.is_over) else {
+            return;
+        };
+        let (span, at) = self.ui.asks();
+        let (from, to) = facts.part.unwrap_or(covered);
+        // Of what was read at once, a view keeps the end.
+        let shown = self.shown.as_ref().map(|(snapshot, ..)| snapshot);
+        let kept = shown.filter(|snapshot| snapshot.span == span);
+        let kept = kept.map_or(from, |snapshot| snapshot.from_ns);
+        let wanted = at.unwrap_or(covered.1).clamp(covered.0, covered.1);
+        let is_there = wanted >= from && wanted <= to;
+        let is_kept = wanted >= kept || at.is_none();
+        let length = Part::length_ns(span) - 1;
+        let is_long = facts.part.is_none_or(|(from, to)| to - from >= length);
+        if !is_there || !is_kept || !is_long {
+            self.read(wanted);
         }
     }
 
@@ -399,6 +506,12 @@ impl Session {
     fn picture(&mut self, area: Rect, is_due: bool) -> Buffer {
         let facts = self.shared.facts();
         self.look_at(area, is_due, &facts);
+        self.cross_gap(&facts);
+        self.ask_for_part(&facts);
+        self.ui.set_more(self.parts.is_some() && has_more(&facts));
+        let names = self.shared.names(self.ui.addresses());
+        self.ui.set_names(names);
+        self.ui.set_filter(&self.about.filter);
         let snapshot = self.shown.as_ref().map(|(snapshot, ..)| snapshot);
         let about = &mut self.about;
         about.now_ns = match snapshot {
@@ -431,6 +544,12 @@ impl Session {
     }
 }
 
+/// Whether packets follow after the part that was read.
+fn has_more(facts: &SourceFacts) -> bool {
+    let ends = facts.part.zip(facts.covered);
+    ends.is_some_and(|((_, to), (_, last))| to < last)
+}
+
 fn status(facts: &SourceFacts, carriers: &[(String, Carrier)], is_live: bool) -> Status {
     if facts.is_over {
         return match &facts.fault {
@@ -448,6 +567,7 @@ fn status(facts: &SourceFacts, carriers: &[(String, Carrier)], is_live: bool) ->
     let quiet = facts.last_packet.elapsed();
     match facts.windows {
         0 => Status::Starting,
+        _ if facts.parts > 1 => Status::Reading,
         _ if is_live && quiet >= IDLE => Status::Idle(quiet.as_secs()),
         _ => Status::Running,
     }

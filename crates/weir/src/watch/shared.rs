@@ -1,5 +1,8 @@
 //! State that the run and the screen share.
 
+use super::past::Past;
+use std::collections::HashMap;
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 use weir_engine::event::Event;
@@ -16,6 +19,9 @@ pub struct Shared {
 
 #[derive(Debug)]
 struct State {
+    /// Addresses on the screen, with their names as far as they are known.
+    names: HashMap<IpAddr, Option<String>>,
+    settings: Settings,
     view: View,
     facts: SourceFacts,
 }
@@ -34,19 +40,27 @@ pub struct SourceFacts {
     pub has_sides: bool,
     /// Why a source ended early.
     pub fault: Option<String>,
-    /// Whether the sources were read to their end.
+    /// Whether the sources, or the part that is read, were read to their end.
     pub is_over: bool,
+    /// Times that were read; `None`: all.
+    pub part: Option<(i64, i64)>,
+    /// Number of parts that were begun.
+    pub parts: u64,
+    /// Times of the first and the last packet of all parts, and of a record.
+    pub covered: Option<(i64, i64)>,
 }
 
 impl Shared {
-    pub fn new(is_live: bool, local: Option<Arc<Addresses>>) -> Self {
+    pub fn new(is_live: bool, local: Option<Arc<Addresses>>, past: &Past) -> Self {
         let settings = Settings {
             local,
             ..Settings::default()
         };
         Self {
             state: Mutex::new(State {
-                view: View::new(settings),
+                names: HashMap::new(),
+                view: View::new(settings.clone()),
+                settings,
                 facts: SourceFacts {
                     windows: 0,
                     last_packet: Instant::now(),
@@ -55,6 +69,9 @@ impl Shared {
                     has_sides: is_live,
                     fault: None,
                     is_over: false,
+                    part: past.first,
+                    parts: 1,
+                    covered: past.covered,
                 },
             }),
         }
@@ -67,13 +84,20 @@ impl Shared {
     /// Takes a window.
     pub fn add(&self, window: &Window<'_>) {
         let mut state = self.state();
-        let State { view, facts } = &mut *state;
+        let State {
+            view, facts, names, ..
+        } = &mut *state;
+        if let Some(known) = window.names {
+            for (address, name) in names {
+                *name = known.of(*address).map(str::to_owned);
+            }
+        }
         view.add(window);
         // The screen shows the findings themselves.
         view.findings().take_notices();
-        if window.span.is_none() {
+        let Some(span) = window.span else {
             return;
-        }
+        };
         let arrivals = &window.arrivals;
         facts.windows += 1;
         facts.dropped += arrivals.dropped;
@@ -81,6 +105,9 @@ impl Shared {
         facts.has_sides |= arrivals.rx.packets + arrivals.tx.packets > 0;
         if arrivals.received > 0 {
             facts.last_packet = Instant::now();
+            let (first, last) = window.covered.unwrap_or(span);
+            let before = facts.covered.unwrap_or((first, last));
+            facts.covered = Some((before.0.min(first), before.1.max(last)));
         }
     }
 
@@ -93,9 +120,32 @@ impl Shared {
         });
     }
 
+    /// Begins to read these times, and forgets earlier parts.
+    pub fn begin(&self, times: (i64, i64)) {
+        let mut state = self.state();
+        state.view = View::new(state.settings.clone());
+        let facts = &mut state.facts;
+        (facts.is_over, facts.fault, facts.part) = (false, None, Some(times));
+        facts.parts += 1;
+        (facts.dropped, facts.late) = (0, 0);
+    }
+
     /// Notes the end of the windows.
     pub fn end(&self) {
         self.state().facts.is_over = true;
+    }
+
+    /// Returns the known names of addresses. From the next window on, they are the names of `addresses`.
+    pub fn names(&self, addresses: impl Iterator<Item = IpAddr>) -> HashMap<IpAddr, String> {
+        let names = &mut self.state().names;
+        let mut before = std::mem::take(names);
+        *names = addresses
+            .map(|address| (address, before.remove(&address).flatten()))
+            .collect();
+        let known = names.iter();
+        known
+            .filter_map(|(address, name)| Some((*address, name.clone()?)))
+            .collect()
     }
 
     /// Facts so far.

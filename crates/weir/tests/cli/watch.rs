@@ -194,12 +194,8 @@ fn each_end_gives_the_terminal_back() {
         let temp = Temp::new();
         temp.file("a.pcap", &small_pcap(30));
         let watched = line(&temp, &temp.at("a.pcap"));
-        let mut terminal = Terminal::run(&watched, |words| {
-            let mut command = Command::new(words[0]);
-            command.args(&words[1..]);
-            command
-        });
-        terminal.until("end of the file");
+        let mut terminal = Terminal::run(&watched, here);
+        terminal.until("all is read");
         match how {
             "q" | "\u{3}" => terminal.press(how),
             name => signal(&temp, name),
@@ -218,6 +214,80 @@ fn each_end_gives_the_terminal_back() {
     }
 }
 
+/// A terminal in this namespace.
+fn here(words: &[&str]) -> Command {
+    let mut command = Command::new(words[0]);
+    command.args(&words[1..]).env("TZ", "UTC");
+    command
+}
+
+/// Packets of some seconds: as many as the second has a number, counted from 1; and the same half an hour later.
+fn two_times() -> Vec<u8> {
+    let mut file = pcap_header(65535, 1);
+    for begin in [1_700_000_000, 1_700_001_800] {
+        for second in 0..5 {
+            (0..=second).for_each(|_| file.extend(pcap_record(begin + second, &udp(53, 40))));
+        }
+        // Of the last second, a moment is known.
+        file.extend(pcap_record(begin + 5, &udp(53, 40)));
+    }
+    file
+}
+
+#[test]
+fn a_record_and_a_file_are_walked_in_time() {
+    let test = "a_record_and_a_file_are_walked_in_time";
+    if !can_make_terminals(test) {
+        return;
+    }
+    let temp = Temp::new();
+    temp.file("a.pcap", &two_times());
+    weir([
+        "record",
+        &temp.at("a.pcap"),
+        &temp.at("kept"),
+        "--ram",
+        "32M",
+        "--disk",
+        "8M",
+    ])
+    .ok();
+    for source in ["kept", "a.pcap"] {
+        let watched = line(
+            &temp,
+            &format!("{} --at 2023-11-14T22:13:23Z --utc", temp.at(source)),
+        );
+        let mut terminal = Terminal::run(&watched, here);
+        let steps = [
+            ("", "at 22:13:23", "4 pps"),
+            (">", "at 22:13:24", "5 pps"),
+            (">", "at 22:13:25", "  -   "),
+            // Over half an hour without packets.
+            (">", "at 22:43:20", "1 pps"),
+            (">", "at 22:43:21", "2 pps"),
+            ("<", "at 22:43:20", "1 pps"),
+            ("<", "at 22:13:25", "  -   "),
+            ("<", "at 22:13:24", "5 pps"),
+            (".", "last 1 s", "22:43:26"),
+            ("<", "at 22:43:24", "5 pps"),
+            ("fport 54\r", "capture: port 54", "no packets"),
+            ("f\u{15}port 53\r", "capture: port 53", "5 pps"),
+        ];
+        for (keys, time, rate) in steps {
+            terminal.press(keys);
+            let shows = |words: &str| terminal.text().contains(words);
+            let both = wait::within(Duration::from_secs(8), || shows(time) && shows(rate));
+            assert!(
+                both,
+                "{source}: no {time}, {rate} after {keys:?}:\n{}",
+                terminal.text()
+            );
+        }
+        terminal.press("q");
+        assert_given_back(&temp, &terminal, source);
+    }
+}
+
 #[test]
 fn a_name_does_not_steer_the_terminal() {
     let test = "a_name_does_not_steer_the_terminal";
@@ -227,12 +297,8 @@ fn a_name_does_not_steer_the_terminal() {
     let temp = Temp::new();
     let name = hostile(&temp);
     let watched = line(&temp, &format!("\"{name}\""));
-    let mut terminal = Terminal::run(&watched, |words| {
-        let mut command = Command::new(words[0]);
-        command.args(&words[1..]);
-        command
-    });
-    terminal.until("end of the file");
+    let mut terminal = Terminal::run(&watched, here);
+    terminal.until("all is read");
     terminal.press("q");
     terminal.until("over");
     let bytes = terminal.all();
@@ -262,11 +328,7 @@ fn without_a_terminal_nothing_is_drawn() {
         env!("CARGO_BIN_EXE_weir"),
         temp.at("a.pcap")
     );
-    let terminal = Terminal::run(&dumb, |words| {
-        let mut command = Command::new(words[0]);
-        command.args(&words[1..]);
-        command
-    });
+    let terminal = Terminal::run(&dumb, here);
     terminal.until("code=2");
     assert!(terminal.text().contains("TERM=dumb"), "{}", terminal.text());
 }
