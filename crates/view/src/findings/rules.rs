@@ -200,10 +200,14 @@ fn slow_dns(server: IpAddr, recent: &Answers) -> Option<Met> {
         host: Some(server),
         begins: is_slow(DNS_SLOW.0, DNS_LOST.0),
         figure: mean,
-        row: format!(
-            "{} answers in {mean:.3} s on average, {} queries without an answer",
-            all.answers, all.unanswered
-        ),
+        row: [
+            (all.answers > 0).then(|| format!("{} answers in {mean:.3} s on average", all.answers)),
+            (all.unanswered > 0).then(|| format!("{} queries without an answer", all.unanswered)),
+        ]
+        .into_iter()
+        .flatten()
+        .collect::<Vec<_>>()
+        .join(", "),
     })
 }
 
