@@ -495,6 +495,9 @@ impl Command<'_> {
         self.screen = screen_run;
         // No request comes between the last packet and the end.
         drop(server);
+        if let Some(processes) = &mut processes {
+            processes.end();
+        }
         (self.session, self.processes) = (session, processes);
         self.show.end_of_capture();
         Ok(())

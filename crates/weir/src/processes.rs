@@ -14,7 +14,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::thread::Builder;
+use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 use weir_engine::sockets::{Lister, MOST_BYTES, Sockets};
 use weir_io::sys;
@@ -34,8 +34,9 @@ pub struct Processes {
     child: Child,
     /// The socket, until the thread that uses it takes it.
     socket: Option<UnixStream>,
-    /// Ends the thread when it is dropped.
+    /// Ends the thread when it is dropped, after a last list.
     end: Option<Sender<()>>,
+    thread: Option<JoinHandle<()>>,
     owners: Arc<Owners>,
 }
 
@@ -61,6 +62,7 @@ impl Processes {
             child,
             socket: Some(socket),
             end: None,
+            thread: None,
             owners,
         };
         first
@@ -77,17 +79,27 @@ impl Processes {
         let (end, ended) = channel();
         let owners = Arc::clone(&self.owners);
         self.end = Some(end);
-        Builder::new()
+        let thread = Builder::new()
             .name("weir-processes".to_owned())
             .spawn(move || keep(socket, &owners, &ended))?;
+        self.thread = Some(thread);
         Ok(())
+    }
+
+    /// Waits for a last list, so that the answer knows all sockets that are still open.
+    pub fn end(&mut self) {
+        self.end = None;
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
     }
 }
 
-/// Asks for lists until the end.
+/// Asks for lists until the end, and for a last one.
 fn keep(mut socket: UnixStream, owners: &Owners, ended: &Receiver<()>) {
-    let mut pause = PAUSE;
-    while ended.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
+    let (mut pause, mut has_ended) = (PAUSE, false);
+    while !has_ended {
+        has_ended = ended.recv_timeout(pause) != Err(RecvTimeoutError::Timeout);
         let begun = Instant::now();
         match ask(&mut socket) {
             Ok(list) => list.teach(owners),
@@ -105,7 +117,8 @@ fn keep(mut socket: UnixStream, owners: &Owners, ended: &Receiver<()>) {
 impl Drop for Processes {
     fn drop(&mut self) {
         // The process ends with the socket.
-        (self.socket, self.end) = (None, None);
+        self.socket = None;
+        self.end();
         let _ = self.child.wait();
     }
 }
