@@ -46,7 +46,7 @@ impl Process {
         key
     }
 
-    /// Process of a [key](Self::key).
+    /// Process for which a key of [`KeyKind::Process`](crate::KeyKind::Process) stands.
     pub fn of(key: &FlowKey) -> Self {
         let [a, b, c, d, ..] = key.dst;
         Self {
