@@ -46,7 +46,7 @@ impl Process {
         key
     }
 
-    /// Process for which a key of [`KeyKind::Process`](crate::KeyKind::Process) stands.
+    /// Returns the process of a key of [`KeyKind::Process`](crate::KeyKind::Process).
     pub fn of(key: &FlowKey) -> Self {
         let [a, b, c, d, ..] = key.dst;
         Self {
