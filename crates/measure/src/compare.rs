@@ -9,6 +9,7 @@
 
 use crate::answer::{Bound, BoundKind, Status};
 use crate::counter::Counter;
+use crate::names::Names;
 use crate::spread::Spread;
 use crate::{KeyKind, State};
 use std::collections::HashMap;
@@ -95,7 +96,20 @@ pub struct Contrast {
     pub after: Half,
 }
 
+impl Half {
+    fn add(&mut self, other: &Self) {
+        self.figure = self.figure.saturating_add(other.figure);
+        self.bound = self.bound.and(other.bound);
+    }
+}
+
 impl Contrast {
+    /// Adds the figures of another key, but not its packets and bytes.
+    fn add(&mut self, other: &Self) {
+        self.before.add(&other.before);
+        self.after.add(&other.after);
+    }
+
     /// Returns the change of the figure.
     pub fn change(&self, scale: Scale) -> f64 {
         scale.after(self.after.figure) - scale.before(self.before.figure)
@@ -183,7 +197,7 @@ pub struct Listed {
 }
 
 /// Compares table `i` of two measurements with one configuration; `None` stands for a measurement without packets. Keys with the
-/// same figure in both are left out.
+/// same figure in both are left out. A table of [names](KeyKind::Name) is compared by `names`, which holds for both.
 ///
 /// **Cost**: memory for all keys of both tables, time for a few look-ups of each.
 pub fn compare(
@@ -191,6 +205,7 @@ pub fn compare(
     after: Option<&State>,
     i: usize,
     listed: Listed,
+    names: Option<&Names>,
 ) -> Comparison {
     let mut ranking = Ranking::new(listed);
     let Some(any) = after.or(before) else {
@@ -206,7 +221,11 @@ pub fn compare(
     let hash = |key: &FlowKey| any.hash_of(key);
     let sides = Some(kind).filter(|kind| kind.has_sides());
     let [then, now] = [before, after].map(|state| state.map(|state| state.counter_of(i).1));
-    for key in Counter::all_keys(then, now, sides, &hash) {
+    let names = names.filter(|_| kind == KeyKind::Name);
+    let mut keys = Counter::all_keys(then, now, sides, &hash);
+    keys.extend(names.into_iter().flat_map(Names::hosts));
+    let mut named: HashMap<FlowKey, Contrast> = HashMap::new();
+    for key in keys {
         let [before, after] = [then, now].map(|table| {
             let (figure, bound) = Counter::whole_figure(table, &key, sides, by, &hash);
             Half {
@@ -215,8 +234,16 @@ pub fn compare(
                 counts: Counts::default(),
             }
         });
-        ranking.add(Contrast { key, before, after });
+        match names.and_then(|names| names.label(&key)) {
+            None => ranking.add(Contrast { key, before, after }),
+            Some(key) => {
+                let of_host = Contrast { key, before, after };
+                let sum = named.entry(key);
+                sum.and_modify(|sum| sum.add(&of_host)).or_insert(of_host);
+            }
+        }
     }
+    named.into_values().for_each(|sum| ranking.add(sum));
     let ends = if sides.is_some() { 2 } else { 1 };
     let most = |table: Option<&Counter>| {
         table.map_or((0, BoundKind::Exact), |table| table.outside(by, &hash))
@@ -226,20 +253,32 @@ pub fn compare(
     ranking.absent(absent, kind_then.and(kind_now));
     let mut found = ranking.end();
     let rows = &mut found.rows;
-    fill(rows, then, kind, (by, &hash), |row| &mut row.before.counts);
-    fill(rows, now, kind, (by, &hash), |row| &mut row.after.counts);
+    let row_of = |key: &FlowKey| {
+        let whole = match kind.has_sides() {
+            true => kind.whole(key).0,
+            false => *key,
+        };
+        names.and_then(|names| names.label(&whole)).unwrap_or(whole)
+    };
+    fill(rows, then, (by, &hash, &row_of), |row| {
+        &mut row.before.counts
+    });
+    fill(rows, now, (by, &hash, &row_of), |row| &mut row.after.counts);
     found
 }
 
-/// Hash function of keys, and the weight of packets in the tables.
-type Reading<'a> = (weir_sketch::Weigh, &'a dyn Fn(&FlowKey) -> u64);
+/// Weight of packets in the tables, hash function of keys, and the key of the row of a key.
+type Reading<'a> = (
+    weir_sketch::Weigh,
+    &'a dyn Fn(&FlowKey) -> u64,
+    &'a dyn Fn(&FlowKey) -> FlowKey,
+);
 
 /// Sets the packets and bytes of the rows on one side, from a table.
 fn fill(
     rows: &mut [Contrast],
     table: Option<&Counter>,
-    kind: KeyKind,
-    (by, hash): Reading<'_>,
+    (by, hash, row_of): Reading<'_>,
     counts: impl Fn(&mut Contrast) -> &mut Counts,
 ) {
     let Some(table) = table else { return };
@@ -249,11 +288,7 @@ fn fill(
         .map(|(i, row)| (row.key, i))
         .collect();
     table.each_row(by, hash, &mut |row| {
-        let key = match kind.has_sides() {
-            true => kind.whole(&row.key).0,
-            false => row.key,
-        };
-        if let Some(&i) = places.get(&key) {
+        if let Some(&i) = places.get(&row_of(&row.key)) {
             let sum = counts(&mut rows[i]);
             sum.packets = sum.packets.saturating_add(row.counts.packets);
             sum.bytes = sum.bytes.saturating_add(row.counts.bytes);

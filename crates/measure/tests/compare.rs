@@ -132,7 +132,7 @@ fn changes_are_those_of_exact_counts_or_within_their_bounds() {
             least: 0.0,
             scale,
         };
-        let found = compare(before.as_ref(), after.as_ref(), 0, listed);
+        let found = compare(before.as_ref(), after.as_ref(), 0, listed, None);
         let (then, now) = (truth(&one, kind, by), truth(&two, kind, by));
         let of = |truth: &BTreeMap<u8, u64>, host| truth.get(&host).copied().unwrap_or(0);
         let mut outside: Vec<u8> = then.keys().chain(now.keys()).copied().collect();
@@ -180,7 +180,7 @@ fn equal_rates_of_different_lengths_are_no_change() {
     let scale = Scale::of(Some(2 * SECOND), Some(SECOND));
     let statuses = |rows, least| {
         let listed = Listed { rows, least, scale };
-        let found = compare(before.as_ref(), after.as_ref(), 0, listed);
+        let found = compare(before.as_ref(), after.as_ref(), 0, listed, None);
         let status = |row: &Contrast| (row.key.src[3], row.status(scale), row.is_sure(scale));
         let listed: Vec<_> = found.rows.iter().map(status).collect();
         (listed, found.others, found.at_most)
@@ -198,9 +198,9 @@ fn equal_rates_of_different_lengths_are_no_change() {
         least: 0.0,
         scale,
     };
-    let nothing = compare(None, None, 0, listed);
+    let nothing = compare(None, None, 0, listed, None);
     assert_eq!((nothing.rows.len(), nothing.others), (0, 0));
-    let gone = compare(before.as_ref(), None, 0, listed);
+    let gone = compare(before.as_ref(), None, 0, listed, None);
     assert!(
         gone.rows
             .iter()
@@ -225,7 +225,7 @@ fn numbers_of_distinct_elements_are_compared_as_they_are() {
         least: 0.0,
         scale: Scale::Counts,
     };
-    let found = compare(before.as_ref(), after.as_ref(), 0, listed);
+    let found = compare(before.as_ref(), after.as_ref(), 0, listed, None);
     let row = |row: &Contrast| (row.key.src[3], row.before.figure, row.after.figure);
     let rows: Vec<_> = found.rows.iter().map(row).collect();
     assert_eq!(rows, [(1, 5, 90), (2, 9, 0), (3, 0, 2)]);

@@ -23,7 +23,7 @@ use weir_engine::records::{self, Query, Selection as Recorded};
 use weir_engine::run::{Ended, Run, Setup};
 use weir_engine::session::Session;
 use weir_engine::zone::Zone;
-use weir_measure::KeyKind;
+use weir_measure::names::Names;
 use weir_messages::captures::interface;
 use weir_messages::measured::diff::{Diff, DiffOptions, Side, choose};
 use weir_messages::measurement::Options;
@@ -143,11 +143,6 @@ fn measurement(arguments: &DiffArgs) -> anyhow::Result<Options> {
 }
 
 fn contents(arguments: &DiffArgs) -> anyhow::Result<DiffOptions> {
-    if arguments.key.contains(&KeyKind::Name) {
-        bail!(
-            "--key name cannot be compared, because the packets of each side tell names of their own: use --key host"
-        );
-    }
     let columns = arguments.format.columns.as_deref();
     let columns = columns.map(|list| choose(list, &arguments.key));
     Ok(DiffOptions {
@@ -266,6 +261,7 @@ impl Command<'_> {
             options: contents,
             before: side(0),
             after: side(1),
+            names: names_of(&measured),
         };
         let form = self.arguments.format.form().unwrap_or(Form::Table);
         let text = Report::new(&diff, form, Zone::new(self.arguments.utc)).text();
@@ -384,6 +380,17 @@ impl Command<'_> {
             names.join(", ")
         )
     }
+}
+
+/// Names of both sides: where they differ, the second side has the later name.
+fn names_of(measured: &[Measured]) -> Option<Names> {
+    let sides = measured
+        .iter()
+        .filter_map(|side| side.ended.measured.as_ref());
+    let mut sides = sides.filter_map(|finished| finished.names.as_ref());
+    let mut names = sides.next()?.clone();
+    sides.for_each(|later| names.merge(later));
+    Some(names)
 }
 
 /// Says what of a record was lost or could not be used as it should be. Returns whether some of the lost packets may have been lost

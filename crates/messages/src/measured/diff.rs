@@ -8,6 +8,7 @@ use crate::{Refusal, refusal, refuse};
 use serde_json::{Map, Value, json};
 use weir_engine::ledger::Ledger;
 use weir_engine::name::Name;
+use weir_measure::names::Names;
 use weir_measure::{
     BoundKind, By, Comparison, Contrast, Estimate, KeyKind, Listed, Scale, State, Tally, Weigh,
     compare,
@@ -126,6 +127,8 @@ pub struct Diff<'a> {
     pub before: Side<'a>,
     /// The second measurement.
     pub after: Side<'a>,
+    /// Names of addresses on both sides, of which later ones count, if a key needs them.
+    pub names: Option<Names>,
 }
 
 impl Diff<'_> {
@@ -165,7 +168,13 @@ impl Diff<'_> {
             least: self.options.above.map_or(0.0, |share| share * whole),
             scale,
         };
-        compare(self.before.state(), self.after.state(), i, listed)
+        compare(
+            self.before.state(),
+            self.after.state(),
+            i,
+            listed,
+            self.names.as_ref(),
+        )
     }
 
     /// The answer as one object.
@@ -237,7 +246,7 @@ impl DiffRow<'_> {
         let (mut object, columns) = match &self.diff.options.columns {
             Some(columns) => (Map::new(), columns.clone()),
             None => (
-                key_json(self.kind, &self.contrast.key, None),
+                key_json(self.kind, &self.contrast.key, self.diff.names.as_ref()),
                 COLUMNS[1..].iter().map(Chosen::Figure).collect(),
             ),
         };
@@ -390,7 +399,8 @@ impl Chosen {
     pub fn cell(&self, row: &DiffRow<'_>) -> Cell {
         match self {
             Self::Key(name) => {
-                let value = key_json(row.kind, &row.contrast.key, None).remove(*name);
+                let value =
+                    key_json(row.kind, &row.contrast.key, row.diff.names.as_ref()).remove(*name);
                 value.map_or(Cell::None, Cell::Key)
             }
             Self::Figure(column) => (column.of)(row),

@@ -12,6 +12,7 @@ Examples:
   weir diff /var/cap --last 1h --against 1d  this hour, and the same hour of yesterday
   weir diff /var/cap --around 14:30 --within 10m  ten minutes before and after a change
   weir diff /var/cap --from 09:00 --to 10:00 --against '2026-11-20 09:00'  two hours of your choice
+  weir diff /var/cap --last 1d --against 7d --key name  which names of DNS and TLS are new
   weir diff a.pcap b.pcap --key src --key dport --by packets --top 20
   weir diff a.pcap b.pcap --above 1% --format csv  changes of at least 1 % of all traffic
 
@@ -86,7 +87,7 @@ pub struct DiffArgs {
 
     /// Compare by KEY; repeat it for several tables.
     ///
-    /// All keys of weir measure but name: weir help keys.
+    /// All keys of weir measure: weir help keys.
     #[arg(help_heading = ANSWER, long, value_name = "KEY", default_values_t = [KeyKind::HOST, KeyKind::Service])]
     pub key: Vec<KeyKind>,
     /// Rank by the change of this figure.

@@ -143,7 +143,10 @@ impl<'a> Report<'a> {
         };
         let numbers = (1..=rows.len()).map(|number| number.to_string());
         let mut columns = vec![Column::right("#", numbers)];
-        columns.extend(key_columns((kind, None), rows.iter().map(|row| &row.key)));
+        columns.extend(key_columns(
+            (kind, self.diff.names.as_ref()),
+            rows.iter().map(|row| &row.key),
+        ));
         let status = rows.iter().map(|row| {
             let doubt = if row.is_sure(scale) { "" } else { "?" };
             format!("{}{doubt}", row.status(scale).word())

@@ -349,11 +349,6 @@ fn wrong_sides_are_refused() {
             vec!["has the column host"],
         ),
         (
-            vec!["--key", "name", &file, &file],
-            2,
-            vec!["tell names of their own: use --key host"],
-        ),
-        (
             vec!["--columns", "chang", &file, &file],
             2,
             vec!["did you mean change"],

@@ -204,6 +204,54 @@ fn each_design_adds_up_the_hosts_of_a_name() {
     }
 }
 
+/// A comparison adds up the hosts of a name on both sides, by the names of both.
+#[test]
+fn a_comparison_by_names_adds_up_their_hosts() {
+    let test = "a_comparison_by_names_adds_up_their_hosts";
+    let mut files = captures(test);
+    files.retain(|file| file.ends_with("pcapplusplus__example.pcap"));
+    if files.is_empty() || !have(test, &["tshark", "editcap"]) {
+        return;
+    }
+    let (temp, file) = (Temp::new(), s(&files[0]));
+    let sides = [temp.at("before.pcap"), temp.at("after.pcap")];
+    tool("editcap", ["-r", file, &sides[0], "1-2000"]).ok();
+    tool("editcap", ["-r", file, &sides[1], "2001-5000"]).ok();
+    let names = names_of_tshark(file);
+    let mut expected: BTreeMap<String, [u64; 2]> = BTreeMap::new();
+    for (i, side) in sides.iter().enumerate() {
+        for row in summary(&[side, "--key", "host"])["top"].as_array().unwrap() {
+            let host = row["host"].as_str().unwrap();
+            let name = names.get(host).map_or(host, |(name, _)| name);
+            expected.entry(name.to_owned()).or_default()[i] += row["packets"].as_u64().unwrap();
+        }
+    }
+    let fixed = [
+        "diff", &sides[0], &sides[1], "--key", "name", "--by", "packets",
+    ];
+    let run = weir(fixed.iter().chain(&["--top", "1000", "--json"])).ok();
+    let found: Value = serde_json::from_str(&run.text()).unwrap();
+    let rows = found["changes"]["name"].as_array().unwrap();
+    assert!(rows.len() > 20, "{}", rows.len());
+    for row in rows {
+        let name = row["name"].as_str().unwrap();
+        let figures = ["before_packets", "after_packets"].map(|it| row[it].as_u64().unwrap());
+        assert_eq!(Some(&figures), expected.get(name), "{row}");
+        assert_eq!(row["bound"]["kind"], "exact", "{row}");
+    }
+    // All names whose packets are on one side alone are rows.
+    let is_row = |name: &str| rows.iter().any(|row| row["name"] == name);
+    for (name, _) in expected
+        .iter()
+        .filter(|(_, [before, after])| *before == 0 || *after == 0)
+    {
+        assert!(is_row(name), "{name}");
+    }
+    let table = weir(fixed).ok().text();
+    let is_shrunk = |line: &str| line.contains(" 23tv.ynet.co.il ") && line.contains(" shrunk ");
+    assert!(table.lines().any(is_shrunk), "{table}");
+}
+
 #[test]
 fn names_in_other_forms_and_refusals() {
     let temp = Temp::new();
