@@ -176,20 +176,24 @@ impl Plan {
         }
     }
 
+    /// Notes the time of a packet.
+    fn pass(&mut self, time_ns: Option<i64>) {
+        let Some(time) = time_ns else { return };
+        let gap = self
+            .before_ns
+            .map_or(0, |before| time.saturating_sub(before).max(0));
+        let gap = match std::mem::take(&mut self.is_new_source) {
+            true if gap > Self::SOURCES_NS => 0,
+            _ => gap.min(self.longest_gap_ns),
+        };
+        self.packet_ns = self.packet_ns.saturating_add(gap.unsigned_abs());
+        self.before_ns = Some(time);
+    }
+
     /// Time after the first packet at which the next packet is due. Packets without a time, and packets that are earlier than the one
     /// before, leave at once.
     fn due(&mut self, time_ns: Option<i64>, bytes: usize) -> Option<Duration> {
-        if let Some(time) = time_ns {
-            let gap = self
-                .before_ns
-                .map_or(0, |before| time.saturating_sub(before).max(0));
-            let gap = match std::mem::take(&mut self.is_new_source) {
-                true if gap > Self::SOURCES_NS => 0,
-                _ => gap.min(self.longest_gap_ns),
-            };
-            self.packet_ns = self.packet_ns.saturating_add(gap.unsigned_abs());
-            self.before_ns = Some(time);
-        }
+        self.pass(time_ns);
         let due_s = match self.rate {
             Rate::Original(speed) => Some(self.packet_ns as f64 / 1e9 / speed),
             Rate::Packets(per_s) => Some(self.packets as f64 / per_s),
@@ -232,11 +236,10 @@ impl ReplaySink {
     pub fn new(ports: Vec<Port>, settings: Settings) -> Result<Self, Error> {
         sys::exact_timers();
         let compile = |expression: &str| {
-            Filter::compile(
-                &for_link(expression, LinkType::ETHERNET, true),
-                LinkType::ETHERNET,
-                false,
-            )
+            let expression = for_link(expression, LinkType::ETHERNET, true);
+            let filter = Filter::compile(&expression, LinkType::ETHERNET, false)?;
+            filter.make_native();
+            Ok(filter)
         };
         let report = Report::new();
         Ok(Self {
@@ -275,7 +278,23 @@ impl ReplaySink {
         let mut frame = std::mem::take(&mut self.frame);
         let framed = framed(data, link, &self.settings.addresses, &mut frame);
         let sent = match framed {
-            Some(ethernet) => self.send_frame(ethernet, is_cut, record.time_ns),
+            Some(ethernet) => {
+                let judged = [Frame {
+                    data: ethernet,
+                    wire_len: ethernet.len() as u32,
+                    interface: 0,
+                }];
+                let is = |filter: &Filter| filter.matches(&judged) & 1 == 1;
+                if !self.settings.control && is(&self.control) {
+                    // Its time passes all the same.
+                    self.plan.pass(record.time_ns);
+                    self.left_out += 1;
+                    Ok(())
+                } else {
+                    let port = usize::from(self.second.as_ref().is_some_and(is));
+                    self.send_frame(ethernet, is_cut, record.time_ns, port)
+                }
+            }
             None if network_packet(data, link).is_some() && !self.ports[0].is_null() => {
                 Err(End::Failed(SinkFault::Said(format!(
                     "{}: packets of link type {} have no Ethernet header: --dst-mac MAC, the station that is to get them, gives \
@@ -286,7 +305,7 @@ impl ReplaySink {
             }
             // The port says which packets of other link types it takes.
             None => match self.ports[0].check(link) {
-                Ok(()) => self.send_frame(data, is_cut, record.time_ns),
+                Ok(()) => self.send_frame(data, is_cut, record.time_ns, 0),
                 Err(fault) => Err(failed(fault)),
             },
         };
@@ -294,21 +313,13 @@ impl ReplaySink {
         sent
     }
 
-    fn send_frame(&mut self, data: &[u8], is_cut: bool, time_ns: Option<i64>) -> Result<(), End> {
-        let judged = [Frame {
-            data,
-            wire_len: data.len() as u32,
-            interface: 0,
-        }];
-        if !self.settings.control && self.control.matches(&judged) & 1 == 1 {
-            // Its time passes all the same.
-            let _ = self.plan.due(time_ns, 0);
-            self.plan.packets -= 1;
-            self.left_out += 1;
-            return Ok(());
-        }
-        let second = self.second.as_ref();
-        let port = usize::from(second.is_some_and(|filter| filter.matches(&judged) & 1 == 1));
+    fn send_frame(
+        &mut self,
+        data: &[u8],
+        is_cut: bool,
+        time_ns: Option<i64>,
+        port: usize,
+    ) -> Result<(), End> {
         let due = self.plan.due(time_ns, data.len());
         let begun = *self.begun.get_or_insert_with(Instant::now);
         if let Some(due) = due {
@@ -373,7 +384,6 @@ impl ReplaySink {
         (course.planned, course.last) = (self.planned, self.last);
         (course.fell_behind, course.control) = (self.fell_behind, self.left_out);
         course.took = took;
-        course.lateness.clone_from(&self.lateness);
         course.ports = self.ports.iter().map(Port::counts).collect();
     }
 }
@@ -416,6 +426,8 @@ impl Sink for ReplaySink {
             .iter_mut()
             .try_for_each(|port| port.finish().map_err(failed));
         self.tell();
+        // It is large, and copied once.
+        self.course.lock().lateness.clone_from(&self.lateness);
         done
     }
 
@@ -438,6 +450,7 @@ impl Sink for ReplaySink {
             cut += counts.cut;
             report.lost.extend(port.lost());
         }
+        // They were handed to the sink too, and left out on purpose.
         report.taken += self.left_out;
         if cut > 0 && report.kind == Kind::Sent {
             report.notes.push(Note::Cut { packets: cut });
