@@ -138,18 +138,8 @@ impl Folding<'_> {
         let mut rows: HashMap<FlowKey, Row> = HashMap::new();
         for host in hosts {
             let key = self.label(&host.key).unwrap_or(host.key);
-            let sum = rows.entry(key).or_insert(Row {
-                key,
-                counts: Counts::default(),
-                bound: NOTHING,
-                companion: NOTHING,
-                sides: Some(Sides::default()),
-                times: Some(Times::NONE),
-            });
-            sum.times = sum.times.zip(host.times).map(|(sum, host)| sum.and(host));
-            sum.counts = plus(sum.counts, host.counts);
-            sum.bound = sum.bound.and(host.bound);
-            sum.companion = sum.companion.and(host.companion);
+            let sum = rows.entry(key).or_insert(nothing(key));
+            add(sum, &host);
             if let (Some(sum), Some(host)) = (&mut sum.sides, host.sides) {
                 sum.tx = plus(sum.tx, host.tx);
                 sum.rx = plus(sum.rx, host.rx);
@@ -166,12 +156,9 @@ impl Folding<'_> {
         let is_one = key == receiving;
         let [tx, rx] = both.map(|row| row.map_or(Counts::default(), |row| row.counts));
         let mut sum = Row {
-            key,
             counts: plus(tx, rx),
-            bound: NOTHING,
-            companion: NOTHING,
             sides: Some(Sides { tx, rx }),
-            times: Some(Times::NONE),
+            ..nothing(key)
         };
         for (end, row) in ends.iter().zip(both).take(if is_one { 1 } else { 2 }) {
             let hash = (self.hash)(end);
@@ -193,6 +180,26 @@ impl Folding<'_> {
         }
         sum
     }
+}
+
+/// A row without packets, to which others are added.
+pub(super) fn nothing(key: FlowKey) -> Row {
+    Row {
+        key,
+        counts: Counts::default(),
+        bound: NOTHING,
+        companion: NOTHING,
+        sides: Some(Sides::default()),
+        times: Some(Times::NONE),
+    }
+}
+
+/// Adds the figures of another row, but for its sides.
+pub(super) fn add(sum: &mut Row, other: &Row) {
+    sum.times = sum.times.zip(other.times).map(|(a, b)| a.and(b));
+    sum.counts = plus(sum.counts, other.counts);
+    sum.bound = sum.bound.and(other.bound);
+    sum.companion = sum.companion.and(other.companion);
 }
 
 /// Adds up the changes of hosts with the same name.

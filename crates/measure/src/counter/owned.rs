@@ -7,13 +7,13 @@
 //! packets of 5-tuples that the table does not hold may belong to any process, on both sides
 //! ```
 
-use super::folded::{NOTHING, plus};
+use super::folded::{self, NOTHING, plus};
 use super::{Answers, Counter, Hash, largest_changes};
 use crate::answer::{Bound, BoundKind, Change, Estimate, Keys, Missing, Row, Sides, Table};
 use crate::owners::{Owners, Process};
 use std::collections::HashMap;
 use weir_packet::flow::FlowKey;
-use weir_sketch::{Counts, Times, Weigh};
+use weir_sketch::{Counts, Weigh};
 use zerocopy::IntoBytes;
 
 impl Counter {
@@ -159,18 +159,8 @@ impl Owned {
 /// Adds the packets of a flow to the sent or the received packets of a process.
 fn add(rows: &mut HashMap<FlowKey, Row>, process: Process, flow: &Row, is_sent: bool) {
     let key = process.key();
-    let row = rows.entry(key).or_insert(Row {
-        key,
-        counts: Counts::default(),
-        bound: NOTHING,
-        companion: NOTHING,
-        sides: Some(Sides::default()),
-        times: Some(Times::NONE),
-    });
-    row.times = row.times.zip(flow.times).map(|(sum, flow)| sum.and(flow));
-    row.counts = plus(row.counts, flow.counts);
-    row.bound = row.bound.and(flow.bound);
-    row.companion = row.companion.and(flow.companion);
+    let row = rows.entry(key).or_insert(folded::nothing(key));
+    folded::add(row, flow);
     if let Some(Sides { tx, rx }) = &mut row.sides {
         let side = if is_sent { tx } else { rx };
         *side = plus(*side, flow.counts);
@@ -182,7 +172,6 @@ mod tests {
     use super::*;
     use crate::owners::End;
     use crate::{Config, KeyKind, Sketch};
-    use std::net::IpAddr;
     use weir_sketch::Item;
 
     const OWN: [u8; 4] = [10, 0, 0, 1];
@@ -196,29 +185,15 @@ mod tests {
             flags: FlowKey::HAS_PORTS,
             ..FlowKey::NONE
         };
-        key.src = mapped(src.0);
-        key.dst = mapped(dst.0);
+        key.src = padded(src.0);
+        key.dst = padded(dst.0);
         key
     }
 
-    /// An address as keys hold it.
-    fn mapped(address: [u8; 4]) -> [u8; 16] {
-        let probe = FlowKey {
-            family: 4,
-            ..FlowKey::NONE
-        };
+    /// An address as keys hold it: in its first bytes.
+    fn padded(address: [u8; 4]) -> [u8; 16] {
         let mut bytes = [0; 16];
-        for at in [0, 12] {
-            bytes = [0; 16];
-            bytes[at..at + 4].copy_from_slice(&address);
-            let key = FlowKey {
-                src: bytes,
-                ..probe
-            };
-            if key.source() == Some(IpAddr::from(address)) {
-                break;
-            }
-        }
+        bytes[..4].copy_from_slice(&address);
         bytes
     }
 
