@@ -25,7 +25,7 @@ const LOOK: Duration = Duration::from_millis(20);
 const SPIN: Duration = Duration::from_micros(200);
 
 /// Lateness from which the rate is not held: of the last packet, and of any.
-pub const LATE_AT_END: Duration = Duration::from_millis(10);
+const LATE_AT_END: Duration = Duration::from_millis(10);
 const LATE: Duration = Duration::from_secs(1);
 
 /// Longest lateness that is recorded as such.
@@ -33,7 +33,7 @@ const LONGEST_NS: u64 = 3_600_000_000_000;
 
 /// Packets by which hosts, switches and routers configure each other: ARP and ND, DHCP, the protocols of bridges (STP, LLDP, LACP, CDP,
 /// 802.1X), and of routers (OSPF, VRRP, EIGRP, PIM, RIP, HSRP), IGMP and MLD.
-pub const CONTROL: &str = "arp or rarp or ether proto 0x88cc or ether proto 0x8809 or ether proto 0x888e or \
+const CONTROL: &str = "arp or rarp or ether proto 0x88cc or ether proto 0x8809 or ether proto 0x888e or \
     (ether[0:4] = 0x0180c200 and ether[4:2] & 0xfff0 = 0) or ether dst 01:00:0c:cc:cc:cc or ether dst 01:00:0c:cc:cc:cd or \
     (ip and (ip[9] = 2 or ip[9] = 88 or ip[9] = 89 or ip[9] = 103 or ip[9] = 112)) or \
     (ip6 and (ip6[6] = 88 or ip6[6] = 89 or ip6[6] = 103 or ip6[6] = 112)) or \

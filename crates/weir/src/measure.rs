@@ -467,7 +467,7 @@ impl Command<'_> {
         let (mut ticker, screen) = (None, self.show.progress.screen());
         let ticks = self.ticks();
         let (watch, mut screen_run) = (self.watch, None);
-        let system = watch.map(|_| watch::System::open(self.arguments));
+        let system = watch.map(|_| watch::System::open(self.arguments, self.session.place()));
         let shown = (self.arguments.names.names(), self.options.link_bits_per_s);
         let mut processes = self.processes.take();
         let begun = |run: &Run| {

@@ -190,12 +190,15 @@ pub struct System {
     /// The states of the links of the sources, by their names.
     carriers: Vec<(String, Carrier)>,
     zone: Zone,
+    /// The part of the system that drops packets for lack of room.
+    place: &'static str,
 }
 
 impl System {
-    /// Opens it for a run.
-    pub fn open(arguments: &MeasureArgs) -> Self {
+    /// Opens it for a run whose packets are dropped in `place`.
+    pub fn open(arguments: &MeasureArgs, place: &'static str) -> Self {
         Self {
+            place,
             carriers: carriers(&arguments.sources),
             zone: Zone::new(arguments.utc),
         }

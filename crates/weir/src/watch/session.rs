@@ -522,7 +522,7 @@ impl Session {
         about.up_s = self.is_live.then(|| self.begun.elapsed().as_secs());
         about.has_sides |= facts.has_sides;
         about.losses = vec![
-            ("kernel".to_owned(), facts.dropped),
+            (self.system.place.to_owned(), facts.dropped),
             ("late".to_owned(), facts.late),
         ];
         about.status = status(&facts, &self.system.carriers, self.is_live);
