@@ -176,6 +176,7 @@ impl Canvas<'_> {
             .filter(|(_, count)| *count > 0)
             .collect();
         let (loss, style) = match &losses[..] {
+            [] if about.is_loss_unknown => ("loss unknown".to_owned(), look.alarm()),
             [] => ("no loss".to_owned(), look.plain()),
             some => {
                 let sum = some.iter().map(|(_, count)| count).sum();

@@ -36,6 +36,8 @@ pub struct About {
     pub east_s: i32,
     /// Dropped packets since the begin, by cause.
     pub losses: Vec<(String, u64)>,
+    /// Whether the sources do not tell for some time what was lost.
+    pub is_loss_unknown: bool,
     /// Expression that packets must match; empty: all.
     pub filter: String,
     /// The latest message of the run.

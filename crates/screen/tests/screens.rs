@@ -190,6 +190,16 @@ fn colours_are_for_findings_losses_fullness_and_titles() {
 }
 
 #[test]
+fn a_loss_that_no_one_counted_is_no_loss_of_zero() {
+    let view = usual();
+    let mut screen = Screen::new(&view, (80, 24), COLOUR);
+    screen.about.is_loss_unknown = true;
+    assert!(text(&screen.picture()).contains("loss unknown"));
+    screen.about.losses = vec![("kernel".to_owned(), 1234)];
+    assert!(text(&screen.picture()).contains("lost 1 234: kernel"));
+}
+
+#[test]
 fn each_tab() {
     let view = usual();
     for (key, name) in [

@@ -524,7 +524,9 @@ impl Session {
         about.losses = vec![
             (self.system.place.to_owned(), facts.dropped),
             ("late".to_owned(), facts.late),
+            ("before".to_owned(), facts.lost_before),
         ];
+        about.is_loss_unknown = facts.is_loss_unknown;
         about.status = status(&facts, &self.system.carriers, self.is_live);
         let messages = self.messages.as_ref();
         about.message = messages.and_then(|messages| {

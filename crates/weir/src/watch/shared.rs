@@ -36,6 +36,10 @@ pub struct SourceFacts {
     /// Packets that were dropped for lack of room, and late packets.
     pub dropped: u64,
     pub late: u64,
+    /// Packets that were lost before the files of the sources were written, as far as these tell.
+    pub lost_before: u64,
+    /// Whether a source does not tell for some time what was lost.
+    pub is_loss_unknown: bool,
     /// Whether packets are known to come in or to go out.
     pub has_sides: bool,
     /// Why a source ended early.
@@ -66,6 +70,8 @@ impl Shared {
                     last_packet: Instant::now(),
                     dropped: 0,
                     late: 0,
+                    lost_before: 0,
+                    is_loss_unknown: false,
                     has_sides: is_live,
                     fault: None,
                     is_over: false,
@@ -113,6 +119,13 @@ impl Shared {
 
     /// Notes what an event says about the sources.
     pub fn note(&self, event: &Event<'_>) {
+        if let Event::Closed(closed) = event
+            && closed.report.live.is_none()
+        {
+            let facts = &mut self.state().facts;
+            facts.lost_before += closed.report.lost_before();
+            facts.is_loss_unknown |= !closed.report.counted.uncounted().is_empty();
+        }
         self.state().facts.fault = Some(match event {
             Event::Fault { name, fault } => fault_line(name, fault),
             Event::LiveFault { name, fault } => format!("{name}: {}", fault.what),
@@ -127,7 +140,8 @@ impl Shared {
         let facts = &mut state.facts;
         (facts.is_over, facts.fault, facts.part) = (false, None, Some(times));
         facts.parts += 1;
-        (facts.dropped, facts.late) = (0, 0);
+        (facts.dropped, facts.late, facts.lost_before) = (0, 0, 0);
+        facts.is_loss_unknown = false;
     }
 
     /// Notes the end of the windows.

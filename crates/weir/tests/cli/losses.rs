@@ -183,24 +183,39 @@ fn spaced(number: u64) -> String {
     groups.collect::<Vec<_>>().join(" ")
 }
 
-/// A capture that says what it lacks, recorded: the record says it too.
-#[test]
-fn what_a_recorded_file_lacks_the_record_tells() {
-    let temp = Temp::new();
-    let (file, out) = (temp.at("a.pcapng"), temp.at("out"));
+/// A capture with one packet that says that it lacks 37.
+pub fn lacking() -> Vec<u8> {
     let mut bytes = Vec::new();
     for block in [
         &[0x0a0d_0d0au32, 28, 0x1a2b_3c4d, 1, u32::MAX, u32::MAX, 28][..],
         &[1, 20, 1, 0, 20],
-        &[6, 36, 0, 0x6553_f100, 0, 4, 60, 0x0102_0304, 36],
+        &[6, 36, 0, 0x0006_0a24, 0x181e_4000, 4, 60, 0x0102_0304, 36],
         // isb_osdrop
-        &[5, 40, 0, 0x6553_f100, 5, 8 << 16 | 7, 37, 0, 0, 40],
+        &[
+            5,
+            40,
+            0,
+            0x0006_0a24,
+            0x181e_4000,
+            8 << 16 | 7,
+            37,
+            0,
+            0,
+            40,
+        ],
     ] {
         block
             .iter()
             .for_each(|word| bytes.extend(word.to_le_bytes()));
     }
-    std::fs::write(&file, bytes).unwrap();
+    bytes
+}
+
+/// A capture that says what it lacks, recorded: the record says it too.
+#[test]
+fn what_a_recorded_file_lacks_the_record_tells() {
+    let temp = Temp::new();
+    let (file, out) = (temp.file("a.pcapng", &lacking()), temp.at("out"));
     weir(["record", &file, &out, "--disk", "100M"]).ok();
     let done = weir(["query", &out, "--count"]).ok();
     assert!(

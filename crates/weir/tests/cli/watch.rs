@@ -1,6 +1,7 @@
 //! `weir watch` on a pseudo-terminal, read as a terminal reads it: traffic, keys, and the terminal after each end.
 
 use crate::capture::net::Net;
+use crate::losses::lacking;
 use crate::support::*;
 use std::io::{Read, Write};
 use std::num::NonZero;
@@ -285,6 +286,24 @@ fn a_record_and_a_file_are_walked_in_time() {
         }
         terminal.press("q");
         assert_given_back(&temp, &terminal, source);
+    }
+}
+
+/// Losses before the file was written are told by the screen too.
+#[test]
+fn what_a_file_or_a_record_lacks_is_told() {
+    let test = "what_a_file_or_a_record_lacks_is_told";
+    if !can_make_terminals(test) {
+        return;
+    }
+    let temp = Temp::new();
+    let (file, record) = (temp.file("a.pcapng", &lacking()), temp.at("record"));
+    weir(["record", &file, &record, "--disk", "8M", "--ram", "8M"]).ok();
+    for source in [&file, &record] {
+        let mut terminal = Terminal::run(&line(&temp, source), here);
+        terminal.until("lost 37: before");
+        terminal.press("q");
+        terminal.until("over");
     }
 }
 
