@@ -797,6 +797,12 @@ impl Layout {
         pcapng::apply(self, buf, pos, eof)
     }
 
+    /// Place in [`Layout::interfaces`] of the interface with this id in the current section.
+    #[inline]
+    pub fn interface_of(&self, id: u32) -> Option<u32> {
+        self.section.get(id as usize).copied()
+    }
+
     /// Whether a block that changes the layout begins at `pos`.
     pub fn is_layout_block(&self, buf: &[u8], pos: usize) -> bool {
         self.format == Format::Pcapng && pcapng::is_layout_block(self, buf, pos)

@@ -6,6 +6,7 @@ mod capture;
 pub mod ctl;
 mod dedup;
 pub mod diff;
+pub mod exec;
 mod filter;
 pub mod firewall;
 pub mod format;
@@ -87,6 +88,8 @@ pub enum Command {
     Firewall(firewall::FirewallArgs),
     /// Change a run that has a control socket
     Ctl(ctl::CtlArgs),
+    /// Run a program of libpcap, such as tcpdump, with weir reading its packets
+    Exec(exec::ExecArgs),
     /// Check what this machine offers, and how to improve it
     Doctor(DoctorArgs),
     /// Compare weir with other tools (runs weir-bench)

@@ -21,7 +21,6 @@ const COMMONEST: usize = 5;
 /// Page of `weir -h` and `weir --help`.
 pub const OVERVIEW: &str = "\
 weir shows who uses a network, and filters, records, firewalls and generates traffic.
-
 Usage: weir COMMAND [OPTIONS] ...
 
 Look:    watch     Show the traffic on the whole screen, as it goes
@@ -35,6 +34,7 @@ Send:    generate  Make synthetic traffic with known counts
          replay    Send captures again, each packet at its time
 Guard:   firewall  Forward packets between interfaces or files by a list of rules
 System:  ctl       Change a run that goes on: its filter, keys, outputs, rules
+         exec      Run a program of libpcap, with weir reading its packets
          doctor    Check what this machine offers, and how to improve it
          bench     Compare weir with other tools (runs weir-bench)
          help      Explain a command, or: rules, expressions, keys, columns, triggers

@@ -9,6 +9,7 @@ mod ctl;
 mod diff;
 mod doctor;
 mod emit;
+mod exec;
 mod filter;
 mod filter_file;
 mod firewall;
@@ -49,8 +50,14 @@ use weir_packet::suggestions::did_you_mean;
 
 /// Runs the command that the arguments of this process name, and returns its exit code.
 pub fn main() -> ExitCode {
-    weir_io::sys::bear_signals();
-    weir_io::sys::guard_mappings();
+    // A program that takes the place of weir begins with the signals that weir was started with.
+    if std::env::args_os()
+        .nth(1)
+        .is_none_or(|command| command != exec::NAME)
+    {
+        weir_io::sys::bear_signals();
+        weir_io::sys::guard_mappings();
+    }
     let mut arguments = std::env::args_os().skip(1);
     if arguments.next().is_some_and(|role| role == programs::ROLE)
         && let (Some(flag), Some(program), None) =
@@ -81,6 +88,7 @@ pub fn main() -> ExitCode {
         Command::Replay(arguments) => replay::run(arguments),
         Command::Bench(arguments) => bench::run(&arguments),
         Command::Ctl(arguments) => ctl::run(&arguments),
+        Command::Exec(arguments) => exec::run(&arguments),
         Command::Doctor(arguments) => doctor::run(&arguments),
         Command::Help(arguments) => explain(&arguments),
     };

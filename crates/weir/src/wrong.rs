@@ -494,6 +494,7 @@ impl<'a> Wrong<'a> {
             "query" if missing.contains("DIR") => {
                 "name the directory of a recorder: weir query /var/cap 'udp port 53' --last 5m".to_owned()
             }
+            "exec" => "name a program: weir exec tcpdump -nr trace.pcap".to_owned(),
             "info" => "name a capture file: weir info trace.pcap".to_owned(),
             "replay" => "name a capture, and the interface that sends it: weir replay trace.pcap --to eth1".to_owned(),
             "generate" if missing.contains("SINK") => {

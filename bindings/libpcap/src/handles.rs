@@ -1,0 +1,82 @@
+//! The handles that this library reads for the program.
+//!
+//! A program's handle is always one of its own libpcap. If this library reads in its place, the handle is in a table, together with
+//! what the reading needs. **Cost** of a look-up: a few comparisons, without a lock, so that a signal handler may do it.
+
+use crate::offline::Offline;
+use crate::types::Pcap;
+use core::ptr::null_mut;
+use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
+
+/// Handles that are read here at the same time; further ones are read by libpcap.
+const MOST: usize = 1024;
+
+/// Number of adjacent places that a handle may have; the first is given by its address.
+const NEAR: usize = 16;
+
+struct Slot {
+    key: AtomicPtr<Pcap>,
+    handle: AtomicPtr<Handle>,
+}
+
+static SLOTS: [Slot; MOST] = [const {
+    Slot {
+        key: AtomicPtr::new(null_mut()),
+        handle: AtomicPtr::new(null_mut()),
+    }
+}; MOST];
+
+/// A handle that this library reads.
+pub struct Handle {
+    /// libpcap's handle, which is also the program's.
+    pub pcap: *mut Pcap,
+    /// Set by `pcap_breakloop`, from any thread or signal handler, until a read has ended with it.
+    pub is_broken: AtomicBool,
+    /// Whether libpcap itself reads at the moment, so that it needs to hear of `pcap_breakloop`.
+    pub is_passed: AtomicBool,
+    /// The reading.
+    pub source: Offline,
+}
+
+fn places(p: *mut Pcap) -> impl Iterator<Item = &'static Slot> {
+    // The allocator's addresses are multiples of 16; a multiplication spreads them.
+    let first = (p.addr() >> 4).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 54;
+    (first..first + NEAR).map(|place| &SLOTS[place % MOST])
+}
+
+/// The handle of `p`; null if libpcap reads it. The program uses a handle in one thread at a time, as libpcap demands.
+#[inline]
+pub fn find(p: *mut Pcap) -> *mut Handle {
+    places(p)
+        .find(|slot| slot.key.load(Ordering::Acquire) == p)
+        .map_or(null_mut(), |slot| slot.handle.load(Ordering::Acquire))
+}
+
+/// Takes over the reading of a handle; `false` if there is no place.
+pub fn insert(handle: Handle) -> bool {
+    let p = handle.pcap;
+    for slot in places(p) {
+        let free = slot
+            .key
+            .compare_exchange(null_mut(), p, Ordering::AcqRel, Ordering::Relaxed);
+        if free.is_ok() {
+            slot.handle
+                .store(Box::into_raw(Box::new(handle)), Ordering::Release);
+            return true;
+        }
+    }
+    false
+}
+
+/// Ends the reading of a handle, which the program closes.
+pub fn remove(p: *mut Pcap) {
+    if let Some(slot) = places(p).find(|slot| slot.key.load(Ordering::Acquire) == p) {
+        let handle = slot.handle.swap(null_mut(), Ordering::AcqRel);
+        slot.key.store(null_mut(), Ordering::Release);
+        if !handle.is_null() {
+            // SAFETY: `insert` made the pointer, and the swap took it out of the table. A program that closes a handle uses it
+            // nowhere else.
+            drop(unsafe { Box::from_raw(handle) });
+        }
+    }
+}
