@@ -67,8 +67,13 @@ impl Alias {
 /// Zipf weights `1 / rank^exponent` for ranks 1 to `count`.
 pub(crate) fn zipf_weights(count: usize, exponent: f64) -> Vec<f64> {
     (1..=count)
-        .map(|rank| exp(-exponent * ln(rank as f64)))
+        .map(|rank| zipf_weight(rank as f64, exponent))
         .collect()
+}
+
+/// Zipf weight `1 / rank^exponent` of a rank.
+pub(crate) fn zipf_weight(rank: f64, exponent: f64) -> f64 {
+    exp(-exponent * ln(rank))
 }
 
 /// Departure times with exponential gaps: a Poisson stream of a given mean rate.

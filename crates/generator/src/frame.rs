@@ -17,7 +17,7 @@ const ACK: u8 = 0x10;
 /// Random bytes of which payloads are copies, with sums that reduce their Internet checksum (RFC 1071) to a subtraction.
 #[derive(Clone, Debug)]
 pub(crate) struct Noise {
-    bytes: Box<[u8; Noise::LEN]>,
+    bytes: Box<[u8]>,
     /// `sums[i]`: sum of the first `i` 16-bit words.
     sums: Box<[u32]>,
 }
@@ -25,8 +25,13 @@ pub(crate) struct Noise {
 impl Noise {
     const LEN: usize = 4096;
 
-    pub(crate) fn new(mut random: Random) -> Noise {
-        let mut bytes = Box::new([0; Noise::LEN]);
+    pub(crate) fn new(random: Random) -> Noise {
+        Noise::of(random, Noise::LEN)
+    }
+
+    /// Noise of `len` bytes, a multiple of 8.
+    pub(crate) fn of(mut random: Random, len: usize) -> Noise {
+        let mut bytes = vec![0; len].into_boxed_slice();
         for chunk in bytes.chunks_exact_mut(8) {
             chunk.copy_from_slice(&random.next().to_be_bytes());
         }

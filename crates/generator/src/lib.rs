@@ -34,13 +34,16 @@ mod flow;
 mod frame;
 pub mod known;
 mod mixed;
+mod packets;
 mod profile;
 mod random;
+pub mod streams;
 pub mod trains;
 mod truth;
 
 pub use flow::FlowCount;
 pub use mixed::{CONTROL_PORT, MixFrames, PORT, Seal};
+pub use packets::Packets;
 pub use profile::{Error, Profile, Sizes};
 pub use truth::Truth;
 

@@ -179,7 +179,7 @@ impl SizeDraw {
 }
 
 /// Length and share of each row of the embedded table.
-fn mwn_rows() -> impl Iterator<Item = (u16, f64)> {
+pub(crate) fn mwn_rows() -> impl Iterator<Item = (u16, f64)> {
     MWN.lines()
         .filter(|line| !line.starts_with('#'))
         .map(|line| {

@@ -1,0 +1,194 @@
+//! The packets of any profile, whatever its traffic.
+
+use crate::known;
+use crate::streams::{Frames, Gaps, Made, Profile, Rate, Stamp, Times, Traffic};
+use crate::{FRAME_MAX, FlowCount, Generated, Generator};
+
+/// Makes the packets of a profile, and knows the answers.
+#[derive(Debug)]
+pub struct Packets {
+    maker: Maker,
+    /// Times in place of the traffic's own.
+    times: Option<Times>,
+    /// Expressions of streams: text, and the numbers of its streams.
+    expressions: Vec<(String, Vec<usize>)>,
+}
+
+#[derive(Debug)]
+enum Maker {
+    Internet(Box<Generator>, Box<[u8; FRAME_MAX]>),
+    Connections {
+        traffic: Box<known::Traffic>,
+        left: u64,
+        frame: Box<[u8; FRAME_MAX]>,
+    },
+    Streams(Box<Frames>),
+}
+
+impl Packets {
+    /// Prepares the packets of a profile. **Errors**: what is wrong, and what would be right. **Cost**: seconds for millions of flows of the
+    /// internet; little for streams.
+    pub fn new(profile: &Profile) -> Result<Self, String> {
+        let buffer = || Box::new([0; FRAME_MAX]);
+        let packets = profile.packets.unwrap_or(u64::MAX);
+        let other = |rate: Rate| Times::new(profile.start_ns, rate, profile.gaps, profile.seed);
+        let (maker, times) = match &profile.traffic {
+            Traffic::Internet(internet) => {
+                let (pps, times) = match profile.rate {
+                    Some(Rate::Packets(pps))
+                        if pps.fract() == 0.0 && profile.gaps == Gaps::Exponential =>
+                    {
+                        (pps as u64, None)
+                    }
+                    rate => (1_000_000, rate.map(other)),
+                };
+                let internet = crate::Profile {
+                    seed: profile.seed,
+                    packets,
+                    start_ns: profile.start_ns,
+                    rate_pps: pps,
+                    ..internet.clone()
+                };
+                let generator = Generator::new(&internet).map_err(|error| error.to_string())?;
+                (Maker::Internet(Box::new(generator), buffer()), times)
+            }
+            Traffic::Connections(plan) => {
+                let plan = known::Plan {
+                    seed: profile.seed,
+                    start_ns: profile.start_ns,
+                    ..plan.clone()
+                };
+                let traffic = known::Traffic::new(&plan).map_err(|error| error.to_string())?;
+                let maker = Maker::Connections {
+                    traffic: Box::new(traffic),
+                    left: packets,
+                    frame: buffer(),
+                };
+                (maker, profile.rate.map(other))
+            }
+            Traffic::Streams(_) => (Maker::Streams(Box::new(Frames::new(profile)?)), None),
+        };
+        let mut expressions: Vec<(String, Vec<usize>)> = Vec::new();
+        for (i, stream) in profile.streams().iter().enumerate() {
+            for text in &stream.matches {
+                match expressions.iter_mut().find(|row| row.0 == *text) {
+                    Some(row) => row.1.push(i),
+                    None => expressions.push((text.clone(), vec![i])),
+                }
+            }
+        }
+        Ok(Self {
+            maker,
+            times,
+            expressions,
+        })
+    }
+
+    /// The next packet; `None` at the end. The stream of a packet that is of none is 0.
+    #[inline]
+    #[allow(clippy::should_implement_trait, reason = "the frame is borrowed")]
+    pub fn next(&mut self) -> Option<Made<'_>> {
+        let (frame, made) = match &mut self.maker {
+            Maker::Streams(frames) => return frames.next(),
+            Maker::Internet(generator, frame) => {
+                let made = generator.next(frame)?;
+                (frame, made)
+            }
+            Maker::Connections {
+                traffic,
+                left,
+                frame,
+            } => {
+                *left = left.checked_sub(1)?;
+                let made = traffic.next(frame)?;
+                (frame, made)
+            }
+        };
+        let Generated { time_ns, len, .. } = made;
+        Some(Made {
+            time_ns: self.times.as_mut().map_or(time_ns, |times| times.next(len)),
+            stream: 0,
+            frame: &frame[..len],
+        })
+    }
+
+    /// Calls `each` for the next frames without their times, see [`Frames::give`]. Returns their number, 0 at the end.
+    #[inline]
+    pub fn give<E>(&mut self, mut each: impl FnMut(&[u8]) -> Result<(), E>) -> Result<usize, E> {
+        if let Maker::Streams(frames) = &mut self.maker {
+            return frames.give(each);
+        }
+        match self.next() {
+            Some(made) => each(made.frame).map(|()| 1),
+            None => Ok(0),
+        }
+    }
+
+    /// Makes batches of so many packets at most, see [`Frames::set_batch`].
+    pub fn set_batch(&mut self, most: usize) {
+        if let Maker::Streams(frames) = &mut self.maker {
+            frames.set_batch(most);
+        }
+    }
+
+    /// Leaves out the packets of other workers, see [`Frames::share`]. Returns whether this traffic can be shared.
+    pub fn share(&mut self, share: u64, shares: u64) -> bool {
+        match &mut self.maker {
+            Maker::Streams(frames) => {
+                frames.share(share, shares);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// The place of timestamps in frames of a stream.
+    pub fn stamp(&self, stream: usize) -> Option<Stamp> {
+        match &self.maker {
+            Maker::Streams(frames) => frames.stamp(stream),
+            _ => None,
+        }
+    }
+
+    /// Number of packets that are still to be made, if that is known: connections have an end of their own.
+    pub fn remaining(&self) -> Option<u64> {
+        match &self.maker {
+            Maker::Internet(generator, _) => Some(generator.remaining()),
+            Maker::Connections { .. } => None,
+            Maker::Streams(frames) => Some(frames.remaining()),
+        }
+    }
+
+    /// Expressions, with the packets and bytes so far that match them.
+    pub fn rows(&self) -> Vec<(String, u64, u64)> {
+        match &self.maker {
+            Maker::Internet(generator, _) => generator.truth().rows().collect(),
+            Maker::Connections { .. } => Vec::new(),
+            Maker::Streams(frames) => {
+                let counts: Vec<(u64, u64)> = frames.counts().collect();
+                let row = |(text, streams): &(String, Vec<usize>)| {
+                    let sum =
+                        |of: fn(&(u64, u64)) -> u64| streams.iter().map(|&i| of(&counts[i])).sum();
+                    (text.clone(), sum(|count| count.0), sum(|count| count.1))
+                };
+                self.expressions.iter().map(row).collect()
+            }
+        }
+    }
+
+    /// Facts about the planted connections, if the traffic has some.
+    pub fn known(&self) -> Option<&known::Known> {
+        match &self.maker {
+            Maker::Connections { traffic, .. } => Some(traffic.known()),
+            _ => None,
+        }
+    }
+
+    /// The flows with the most packets; none if the traffic has no table of them.
+    pub fn top(&self, n: usize) -> Vec<FlowCount> {
+        match &self.maker {
+            Maker::Internet(generator, _) => generator.top(n),
+            _ => Vec::new(),
+        }
+    }
+}
