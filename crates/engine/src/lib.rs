@@ -14,6 +14,7 @@ pub mod dedup;
 pub mod event;
 pub mod file;
 pub mod firewall;
+pub mod generated;
 pub mod guard;
 pub mod handle;
 pub mod ledger;

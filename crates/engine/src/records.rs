@@ -3,6 +3,7 @@
 //! A record directory is read as one pcapng stream: the segments on disk in their order, and after
 //! them the packets that the recorder still has in memory, if a [`Query`] was given their bytes.
 
+use crate::generated;
 use crate::name::Name;
 use crate::record::SOCKET;
 use crate::socket::{Client, Error};
@@ -314,6 +315,13 @@ pub fn open(
     query: Option<&Arc<Query>>,
     stop: &Arc<AtomicBool>,
 ) -> io::Result<Input> {
+    if let Some(text) = generated::wanted(name) {
+        if opening.follow.is_some() {
+            let why = "is generated, which is not followed: leave --follow out";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+        }
+        return generated::open(name, text, stop);
+    }
     let path: &Path = name.as_ref();
     if name.is_dash() || !path.is_dir() {
         return Input::open(name, opening, stop);

@@ -5,16 +5,21 @@
 //! wait     until then, by one clock that began with the first packet: what is late once delays nothing after it
 //! left     packets by which hosts, switches and routers configure each other, unless they are asked for
 //! framed   packets without a link layer of Ethernet get one
+//! shifted  in each round of a loop, packets get addresses of other hosts, if wanted
 //! ```
+
+mod shift;
+mod sides;
 
 use crate::port::{Counts, Port, PortFault};
 use crate::sink::{End, Kind, Lost, Needs, Note, Packets, Sink, SinkFault, SinkReport};
 use hdrhistogram::Histogram;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use weir_filter::{Error, Filter, for_link};
 use weir_io::sys;
+use weir_packet::flow::Parser;
 use weir_packet::savefile::{Layout, Record};
 use weir_packet::{Frame, LinkType};
 
@@ -78,10 +83,39 @@ pub struct Settings {
     pub control: bool,
     /// Addresses of the link layer.
     pub addresses: Addresses,
-    /// Expression of the packets that leave by the second port.
-    pub second: Option<String>,
+    /// Packets that leave by the second port.
+    pub second: Option<Second>,
+    /// Number by which addresses are shifted: see `shift`. The caller raises it from round to round.
+    pub shift: Arc<AtomicU16>,
     /// Ends the replay once it is set.
     pub stop: Arc<AtomicBool>,
+}
+
+/// Packets that leave by the second port.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Second {
+    /// Packets that match an expression.
+    Matching(String),
+    /// Packets of servers: of the end of a connection with the lower port, or else the lower address.
+    Servers,
+}
+
+/// Choice of the port of a packet.
+enum Chooser {
+    Filter(Box<Filter>),
+    Servers(Parser),
+}
+
+impl Chooser {
+    fn is_second(&self, frame: &[Frame<'_>; 1]) -> bool {
+        match self {
+            Self::Filter(filter) => filter.matches(frame) & 1 == 1,
+            Self::Servers(parser) => {
+                let key = parser.key(frame[0].data);
+                key.is_ok_and(|key| sides::is_from_server(&key))
+            }
+        }
+    }
 }
 
 /// Course of a replay.
@@ -212,7 +246,7 @@ pub struct ReplaySink {
     settings: Settings,
     control: Filter,
     /// Chooses the packets of the second port.
-    second: Option<Filter>,
+    second: Option<Chooser>,
     /// Port of the packet before.
     port: usize,
     plan: Plan,
@@ -227,6 +261,7 @@ pub struct ReplaySink {
     fell_behind: bool,
     left_out: u64,
     frame: Vec<u8>,
+    shifted: Vec<u8>,
 }
 
 impl ReplaySink {
@@ -245,7 +280,15 @@ impl ReplaySink {
         Ok(Self {
             ports,
             control: compile(CONTROL)?,
-            second: settings.second.as_deref().map(compile).transpose()?,
+            second: match &settings.second {
+                None => None,
+                Some(Second::Matching(expression)) => {
+                    Some(Chooser::Filter(Box::new(compile(expression)?)))
+                }
+                Some(Second::Servers) => {
+                    Parser::new(LinkType::ETHERNET, false).map(Chooser::Servers)
+                }
+            },
             port: 0,
             plan: Plan::new(settings.rate, settings.longest_gap),
             settings,
@@ -258,6 +301,7 @@ impl ReplaySink {
             fell_behind: false,
             left_out: 0,
             frame: Vec::new(),
+            shifted: Vec::new(),
         })
     }
 
@@ -277,6 +321,17 @@ impl ReplaySink {
         let is_cut = data.len() < wire_len as usize;
         let mut frame = std::mem::take(&mut self.frame);
         let framed = framed(data, link, &self.settings.addresses, &mut frame);
+        let by = self.settings.shift.load(Ordering::Relaxed);
+        let mut shifted = std::mem::take(&mut self.shifted);
+        let framed = match framed {
+            Some(ethernet) if by > 0 => {
+                shifted.clear();
+                shifted.extend_from_slice(ethernet);
+                shift::shift(&mut shifted, by);
+                Some(&shifted[..])
+            }
+            framed => framed,
+        };
         let sent = match framed {
             Some(ethernet) => {
                 let judged = [Frame {
@@ -291,7 +346,8 @@ impl ReplaySink {
                     self.left_out += 1;
                     Ok(())
                 } else {
-                    let port = usize::from(self.second.as_ref().is_some_and(is));
+                    let second = self.second.as_ref();
+                    let port = usize::from(second.is_some_and(|it| it.is_second(&judged)));
                     self.send_frame(ethernet, is_cut, record.time_ns, port)
                 }
             }
@@ -309,7 +365,7 @@ impl ReplaySink {
                 Err(fault) => Err(failed(fault)),
             },
         };
-        self.frame = frame;
+        (self.frame, self.shifted) = (frame, shifted);
         sent
     }
 

@@ -12,6 +12,7 @@
 use crate::capture::rings;
 use crate::capture::{CaptureError, CaptureRequest, Hear, Live, Settings, open};
 use crate::event::On;
+use crate::generated;
 use crate::name::Name;
 use crate::port::is_dpdk;
 use crate::records::Query;
@@ -158,9 +159,12 @@ impl Session {
 
     /// Returns the needs of the reading from the system.
     pub fn needs(&self) -> Needs<'_> {
-        let is_file = |name: &&Name| Live::of(name).is_none() && !name.is_dash();
+        let file = |name| match generated::wanted(name) {
+            Some(_) => generated::file(name),
+            None => (Live::of(name).is_none() && !name.is_dash()).then(|| Path::new(name)),
+        };
         Needs {
-            files: self.names.iter().filter(is_file).map(Path::new).collect(),
+            files: self.names.iter().filter_map(file).collect(),
             follows: self.follow.is_some(),
             temporary_files: self.order == Order::Sorted,
             sockets: self.is_live,

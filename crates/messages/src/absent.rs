@@ -8,6 +8,7 @@ use std::io::ErrorKind;
 use std::net::IpAddr;
 use std::path::Path;
 use weir_engine::capture::Live;
+use weir_engine::generated;
 use weir_engine::name::Name;
 use weir_engine::records::{self, CheckError};
 use weir_packet::suggestions::nearest;
@@ -50,7 +51,10 @@ pub fn absent(
 
 /// Whether no file, interface or pipe has this name.
 fn is_missing(name: &Name) -> bool {
-    let is_named = Live::of(name).is_some() || name.is_dash() || name.text().is_empty();
+    let is_named = Live::of(name).is_some()
+        || generated::wanted(name).is_some()
+        || name.is_dash()
+        || name.text().is_empty();
     !is_named
         && std::fs::metadata(name).is_err_and(|error| {
             matches!(

@@ -72,19 +72,6 @@ pub fn parse_speed(text: &str) -> Result<f64, String> {
     }
 }
 
-/// A rate of packets, a second: `100kpps`, `1.5Mpps`, `0.5pps`; units are decimal. `None` for another form.
-pub fn parse_packet_rate(text: &str) -> Option<f64> {
-    let short = text.strip_suffix("pps")?.trim_end();
-    let (digits, unit) = match short.char_indices().next_back()? {
-        (at, 'k') => (&short[..at], 1e3),
-        (at, 'M') => (&short[..at], 1e6),
-        (at, 'G') => (&short[..at], 1e9),
-        _ => (short, 1.0),
-    };
-    let rate = digits.trim_end().parse::<f64>().ok()? * unit;
-    (rate > 0.0 && rate < 1e12).then_some(rate)
-}
-
 /// Bytes in decimal units: `4.1 GB`.
 pub fn bytes(n: u64) -> String {
     scaled(n as f64, &["B", "kB", "MB", "GB", "TB", "PB"])

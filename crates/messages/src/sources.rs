@@ -6,6 +6,7 @@ use crate::{Refusal, refusal, refuse};
 use std::io;
 use std::path::Path;
 use weir_engine::capture::is_interface;
+use weir_engine::generated;
 use weir_engine::name::Name;
 use weir_io::sys::packet_socket::ANY;
 use weir_packet::savefile::Format;
@@ -70,10 +71,15 @@ pub fn access_mode_words(way: AccessMode) -> &'static str {
     }
 }
 
-/// Refuses sources without a name; schemes without an interface, like `af_packet:`; and `af_packet:eth0:1`.
+/// Refuses sources without a name; schemes without an interface, like `af_packet:`; `af_packet:eth0:1`; and profiles that are wrong.
 pub fn check_names(sources: &[Name]) -> Result<(), Refusal> {
     if sources.iter().any(|source| source.text().is_empty()) {
         refuse!("the name of a source is empty: name a capture file, or - for standard input");
+    }
+    for name in sources {
+        if let Some(text) = generated::wanted(name) {
+            generated::of_source(text).map_err(|why| refusal!("{name}: {why}"))?;
+        }
     }
     match sources.iter().find(|source| interface(source) == Some("")) {
         Some(name) => refuse!("{name} names no interface: weir filter -D lists those there are"),
@@ -83,14 +89,18 @@ pub fn check_names(sources: &[Name]) -> Result<(), Refusal> {
 
 /// Refuses sources with an unknown scheme, like `af_paket:eth0`, unless there is a file of that name.
 pub fn check_schemes(sources: &[Name]) -> Result<(), Refusal> {
-    let unknown = |source: &&Name| scheme(source).is_some() && interface(source).is_none();
+    let unknown = |source: &&Name| {
+        scheme(source).is_some()
+            && interface(source).is_none()
+            && generated::wanted(source).is_none()
+    };
     match sources
         .iter()
         .find(|source| unknown(source) && !Path::new(source).exists())
     {
         Some(name) => refuse!(
             "{name}: unknown capture method{}: af_packet:eth0, af_xdp:eth0 or dpdk:DEVICE (a file of this name: ./{name})",
-            near_scheme(name, &["af_packet", "af_xdp", "dpdk"])
+            near_scheme(name, &["af_packet", "af_xdp", "dpdk", "generate"])
         ),
         None => Ok(()),
     }

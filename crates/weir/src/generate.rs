@@ -4,19 +4,22 @@ mod inject;
 mod limit;
 mod maker;
 mod pace;
+mod profiles;
+mod workers;
 
-use crate::cli::{GenerateArgs, Rate};
+use crate::cli::{self, GenerateArgs};
 use crate::emit::refuse_terminal;
 use crate::numbers::packets;
 use crate::outcome::{self, Outcome, answer, io_words, say, say_plain, stop_on_signals};
 use crate::outputs::{absent_directory, refuse_bare_interface, refuse_record};
 use crate::port::{self, Port, PortFault};
+use crate::rate;
 use crate::table::{Column, Narrow, grid};
 use crate::terminal;
 use crate::walls;
 use crate::walls::Walls;
 use anyhow::{Context, bail};
-use limit::{Limit, rate_words};
+use limit::Limit;
 use maker::{Maker, Wanted};
 use pace::{Pace, Tally};
 use std::io::{self, BufWriter, Write as _};
@@ -26,7 +29,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use weir_engine::file::is_closed_pipe;
 use weir_engine::name::Name;
-use weir_generator::{FRAME_MAX, FlowCount, LINK_ADDRESSES};
+use weir_generator::streams::Rate;
+use weir_generator::{FlowCount, LINK_ADDRESSES};
 use weir_io::output::{Output, OutputError, Rotation};
 use weir_io::reserve::Reserve;
 use weir_io::sys::Access;
@@ -38,21 +42,37 @@ use weir_packet::savefile::{Format, Interface, Resolution};
 use weir_packet::{Frame, LinkType};
 use weir_pipeline::{Slow, unless_stopped};
 
-/// Rate without `--rate`, in packets per second.
-const RATE: u64 = 1_000_000;
+/// Rate of a file whose packets have none, in packets per second.
+const RATE: f64 = 1e6;
 
 /// Packets between two looks at the clock where packets do not wait for their times.
-const BURST: u64 = 64;
+const BURST: usize = 64;
+
+/// Rate up to which packets are made one by one, so that few are made that do not leave.
+const SLOW: f64 = 20_000.0;
+
+/// Lateness of any packet, and of the last packet, from which a rate is not held.
+const LATE: Duration = Duration::from_secs(1);
+const LATE_AT_END: Duration = Duration::from_millis(10);
 
 /// Runs the command.
 pub fn run(arguments: &GenerateArgs) -> anyhow::Result<Outcome> {
+    if arguments.sink.utf8() == "profiles" {
+        return profiles::run(arguments.name.as_deref());
+    }
+    if let Some(name) = &arguments.name {
+        bail!("unexpected argument '{name}': one file or port at a time: weir generate demo.pcap");
+    }
     port::check_scheme(&arguments.sink)?;
-    let limit = Limit::of(arguments)?;
+    let mut wanted = Wanted::of(arguments)?;
+    let limit = Limit::of(arguments, wanted.packets())?;
     port::check_guard(&arguments.sink, &arguments.sending.yes_send)?;
     let stop = stop_on_signals();
     let walls = Walls::of_generate(arguments)?;
+    let named = rate_of(arguments)?;
     if let Some(interface) = port::injected(&arguments.sink) {
-        return inject::run(arguments, interface, limit, &walls, &stop);
+        let rate = named.flatten();
+        return inject::run(arguments, interface, (limit, rate), &walls, &stop);
     }
     if arguments.sink.text().is_empty() {
         bail!("the name of the output is empty: name a file, or - for standard output");
@@ -67,22 +87,34 @@ pub fn run(arguments: &GenerateArgs) -> anyhow::Result<Outcome> {
     for file in tables.chain((!to_port).then_some(&arguments.sink)) {
         refuse_record(file)?;
     }
-    let rate = match arguments.rate {
-        None if port::is_null(&arguments.sink) => Rate::Max,
-        None => Rate::Of(RATE),
-        Some(rate) => rate,
-    };
-    if rate == Rate::Max && !to_port {
+    if named == Some(None) && !to_port {
         bail!("--rate max is for ports: a file has times, and its packets a rate");
+    }
+    // Whether packets wait for their times, and how they are spaced.
+    let is_paced = match named {
+        Some(rate) => {
+            wanted.set_rate(rate);
+            rate.is_some()
+        }
+        None if port::is_null(&arguments.sink) => false,
+        None => wanted.has_times() || wanted.rate().is_some(),
+    };
+    if wanted.rate().is_none() && !to_port && !wanted.has_times() {
+        wanted.set_rate(Some(Rate::Packets(RATE)));
+    }
+    if !is_paced && wanted.can_be_shared() {
+        wanted.set_rate(None);
+    }
+    if arguments.workers > 1 {
+        check_workers(arguments, &wanted, is_paced)?;
     }
     if arguments.table.as_ref().is_some_and(Name::is_dash) {
         bail!("--table - would mix with other output: name a file");
     }
-    let wanted = Wanted::of(
-        arguments,
-        limit.packets,
-        if let Rate::Of(pps) = rate { pps } else { RATE },
-    )?;
+    wanted.set_packets(limit.packets);
+    if arguments.truth {
+        wanted.check_claims()?;
+    }
     let interrupted = |packets: u64, done: &str| {
         let sink = arguments.sink.as_output();
         match limit.packets {
@@ -97,12 +129,22 @@ pub fn run(arguments: &GenerateArgs) -> anyhow::Result<Outcome> {
     if !to_port {
         walls.raise(&[])?;
     }
+    if arguments.workers > 1 {
+        return shared(arguments, limit, &wanted, &walls, &stop);
+    }
+    let longest = wanted.longest();
+    let sending = Sending {
+        frames: frames_words(&wanted),
+        rate: is_paced.then(|| wanted.rate()).flatten(),
+        is_paced,
+    };
     // Preparing millions of flows takes seconds.
     let mut maker = unless_stopped(&stop, &Slow::default(), move || wanted.prepare())
         .transpose()
+        .map_err(|why| anyhow::anyhow!(why))
         .context("the profile")?;
-    if let (Some(Maker::Mix(frames)), Some(table)) = (&maker, &arguments.table)
-        && let Err(error) = write_table(frames.table(), Path::new(table))
+    if let (Some(lines), Some(table)) = (maker.as_ref().and_then(Maker::table), &arguments.table)
+        && let Err(error) = write_table(lines, Path::new(table))
     {
         say(&format!(
             "{table}: {}",
@@ -115,7 +157,7 @@ pub fn run(arguments: &GenerateArgs) -> anyhow::Result<Outcome> {
             interrupted(0, "sent");
             return Ok(Outcome::Done);
         };
-        let (outcome, whole) = send(arguments, limit, maker, rate, &walls, &stop)?;
+        let (outcome, whole) = send(arguments, limit, maker, &sending, &walls, &stop)?;
         let failed = whole && tell(arguments, maker) == Outcome::Failed;
         return Ok(if failed { Outcome::Failed } else { outcome });
     }
@@ -124,9 +166,10 @@ pub fn run(arguments: &GenerateArgs) -> anyhow::Result<Outcome> {
         refuse_terminal()?;
     }
     let reserve = arguments.reserve.map_or(Reserve::Usual, Reserve::Bytes);
-    match write(maker.as_mut(), &arguments.sink, (format, reserve), &stop) {
+    let kind = (format, reserve, longest);
+    match write(maker.as_mut(), &arguments.sink, kind, &stop) {
         Ok(packets) => {
-            if packets < limit.packets {
+            if packets < limit.packets && stop.load(Ordering::Relaxed) {
                 interrupted(packets, "written");
             }
             Ok(maker.map_or(Outcome::Done, |maker| tell(arguments, &maker)))
@@ -155,109 +198,295 @@ pub fn run(arguments: &GenerateArgs) -> anyhow::Result<Outcome> {
     }
 }
 
+/// The rate that was named, if one was; `Some(None)` is as fast as possible.
+fn rate_of(arguments: &GenerateArgs) -> anyhow::Result<Option<Option<Rate>>> {
+    Ok(match arguments.rate {
+        None => None,
+        Some(cli::Rate::Max) => Some(None),
+        Some(cli::Rate::Packets(per_s)) => Some(Some(Rate::Packets(per_s))),
+        Some(cli::Rate::Bits(per_s)) => Some(Some(Rate::Bits(per_s))),
+        Some(cli::Rate::Share(share)) => {
+            let bits = rate::share_of_link(&arguments.sink, share)?;
+            Some(Some(Rate::Bits(bits)))
+        }
+        Some(cli::Rate::Original) => {
+            bail!(
+                "--rate original is for weir replay: generated packets have no times of their own"
+            )
+        }
+    })
+}
+
+/// Refuses workers that cannot share the packets.
+fn check_workers(arguments: &GenerateArgs, wanted: &Wanted, is_paced: bool) -> anyhow::Result<()> {
+    let workers = arguments.workers;
+    if !port::is_port(&arguments.sink) {
+        bail!("--workers {workers}: a file has one order of packets: name null or af_packet:IF");
+    }
+    if !wanted.can_be_shared() {
+        bail!("--workers {workers} share the packets of streams: name a --profile that has some");
+    }
+    if is_paced {
+        bail!("--workers {workers} send as fast as possible: add --rate max");
+    }
+    Ok(())
+}
+
+/// Words for the link addresses of the frames.
+fn frames_words(wanted: &Wanted) -> String {
+    match wanted.has_link_addresses() {
+        true => "frames with the link addresses of the profile".to_owned(),
+        false => between(LINK_ADDRESSES),
+    }
+}
+
+/// Frames and their rate.
+struct Sending {
+    /// Words for the frames.
+    frames: String,
+    rate: Option<Rate>,
+    /// Whether packets wait for their times.
+    is_paced: bool,
+}
+
+impl Sending {
+    fn rate_words(&self) -> String {
+        match (self.is_paced, self.rate) {
+            (true, None) => "at times of their own".to_owned(),
+            (_, rate) => rate::words(rate),
+        }
+    }
+}
+
+/// Outcome of a port.
+struct Sent {
+    done: Result<(), PortFault>,
+    port: Port,
+    rows: Vec<(String, u64, u64)>,
+    made: u64,
+    /// Lateness of the last packet.
+    late: Duration,
+}
+
+/// Tells what is sent, before the first packet.
+fn tell_begin(arguments: &GenerateArgs, limit: Limit, sending: &Sending) {
+    if let Some(sender) = port::sender(&arguments.sink) {
+        let name = arguments.sink.text();
+        say_plain(&sending_line(
+            &name,
+            &sender,
+            &sending.frames,
+            &sending.rate_words(),
+            &limit.words(),
+        ));
+    }
+}
+
 /// Sends the packets, each at its time or as fast as possible, and prints a summary. The `bool` is whether all generated
 /// packets were sent.
 fn send(
     arguments: &GenerateArgs,
     limit: Limit,
     maker: &mut Maker,
-    rate: Rate,
+    sending: &Sending,
     walls: &Walls,
     stop: &Arc<AtomicBool>,
 ) -> anyhow::Result<(Outcome, bool)> {
     let mut port = port::open(&arguments.sink, &arguments.sending.yes_send)?;
     port.check(LinkType::ETHERNET)
         .map_err(|fault| anyhow::anyhow!(port::fault_line(&fault)))?;
-    if let Some(sender) = port::sender(&arguments.sink) {
-        let (name, frames) = (arguments.sink.text(), between(LINK_ADDRESSES));
-        say_plain(&sending_line(
-            &name,
-            &sender,
-            &frames,
-            &rate_words(rate),
-            &limit.words(),
-        ));
+    tell_begin(arguments, limit, sending);
+    walls.raise(&[])?;
+    if matches!(sending.rate, Some(Rate::Packets(per_s)) if per_s <= SLOW) {
+        maker.hurries_not();
     }
+    let mut pace = Pace::begin(stop, limit.time);
+    let done =
+        send_all(&mut port, maker, !sending.is_paced, &mut pace).and_then(|()| port.finish());
+    let sent = Sent {
+        done,
+        port,
+        rows: Vec::new(),
+        made: maker.made,
+        late: pace.late(),
+    };
+    Ok(ended(arguments, vec![sent], &mut pace))
+}
+
+/// Sends the packets by several workers.
+fn shared(
+    arguments: &GenerateArgs,
+    limit: Limit,
+    wanted: &Wanted,
+    walls: &Walls,
+    stop: &Arc<AtomicBool>,
+) -> anyhow::Result<Outcome> {
+    let ports = workers::open(
+        &arguments.sink,
+        arguments.workers,
+        &arguments.sending.yes_send,
+    )?;
+    for port in &ports {
+        port.check(LinkType::ETHERNET)
+            .map_err(|fault| anyhow::anyhow!(port::fault_line(&fault)))?;
+    }
+    let sending = Sending {
+        frames: frames_words(wanted),
+        rate: None,
+        is_paced: false,
+    };
+    tell_begin(arguments, limit, &sending);
     walls.raise(&[])?;
     let mut pace = Pace::begin(stop, limit.time);
-    let sent = send_all(&mut port, maker, rate, &mut pace).and_then(|()| port.finish());
-    let counts = port.counts();
+    let all = workers::run(wanted, ports, limit.time, stop)?;
+    let mut rows = all[0].rows.clone();
+    for sent in &all[1..] {
+        for (sum, row) in rows.iter_mut().zip(&sent.rows) {
+            (sum.1, sum.2) = (sum.1 + row.1, sum.2 + row.2);
+        }
+    }
+    let (outcome, whole) = ended(arguments, all, &mut pace);
+    if whole && arguments.truth {
+        let told = tell_rows(arguments, &rows, "expression");
+        return Ok(Outcome::of(
+            told == Outcome::Done && outcome == Outcome::Done,
+        ));
+    }
+    Ok(outcome)
+}
+
+/// Tells what was not sent, and the summary.
+fn ended(arguments: &GenerateArgs, all: Vec<Sent>, pace: &mut Pace) -> (Outcome, bool) {
     let name = arguments.sink.text();
-    let mut faults: Vec<String> = port
-        .lost()
-        .iter()
-        .map(|lost| port::lost_line(&name, lost))
-        .collect();
-    faults.extend(sent.err().map(|fault| port::fault_line(&fault)));
-    let not_sent = (limit.packets - maker.remaining()).saturating_sub(counts.sent);
+    let (mut faults, mut made, mut tally) = (Vec::new(), 0, Tally::default());
+    let mut is_null = false;
+    for sent in all {
+        let counts = sent.port.counts();
+        let lost = sent.port.lost();
+        faults.extend(lost.iter().map(|lost| port::lost_line(&name, lost)));
+        faults.extend(sent.done.err().map(|fault| port::fault_line(&fault)));
+        made += sent.made;
+        tally.packets += counts.sent;
+        tally.bytes += counts.bytes;
+        tally.refused += counts.refused();
+        is_null = sent.port.is_null();
+        if sent.late > LATE_AT_END && !pace.is_stopped() {
+            let why = match pace.fell_behind() {
+                true => "packets left more than a second late",
+                false => "the last packet left late",
+            };
+            say(&format!(
+                "{name}: the rate was not held: {why}, the last {}",
+                crate::numbers::latency(sent.late.as_nanos() as i64)
+            ));
+        }
+    }
+    let not_sent = made.saturating_sub(tally.packets);
     if not_sent > 0 && (arguments.truth || arguments.talkers.is_some()) {
-        let (sink, not_sent) = (arguments.sink.text(), packets(not_sent));
+        let not_sent = packets(not_sent);
         faults.push(format!(
-            "{sink}: --truth and --talkers are left out: they would count {not_sent} not sent"
+            "{name}: --truth and --talkers are left out: they would count {not_sent} not sent"
         ));
     }
     pace.clear();
     faults.iter().for_each(|line| say(line));
-    let done = if port.is_null() {
-        "thrown away"
+    let done = if is_null { "thrown away" } else { "sent" };
+    say_plain(&pace.summary(tally, done));
+    let outcome = if faults.is_empty() {
+        Outcome::Done
     } else {
-        "sent"
+        Outcome::Failed
     };
-    say_plain(&pace.summary(
-        Tally {
-            packets: counts.sent,
-            bytes: counts.bytes,
-            refused: counts.refused(),
-        },
-        done,
-    ));
-    Ok((
-        if faults.is_empty() {
-            Outcome::Done
-        } else {
-            Outcome::Failed
-        },
-        not_sent == 0,
-    ))
+    (outcome, not_sent == 0)
 }
 
+/// Sends the packets as fast as possible, or each when it is due.
 fn send_all(
     port: &mut Port,
     maker: &mut Maker,
-    rate: Rate,
+    is_hurried: bool,
     pace: &mut Pace,
 ) -> Result<(), PortFault> {
-    let mut buffer = [0u8; FRAME_MAX];
-    let mut first = None;
-    let ends = pace.ends();
-    while !pace.is_over()
-        && let Some(made) = maker.next(&mut buffer)
-    {
-        if rate != Rate::Max {
-            let due = made.time_ns - *first.get_or_insert(made.time_ns);
-            let due = Duration::from_nanos(due.unsigned_abs());
-            // Frames in the port's buffer are due earlier.
-            if !pace.is_due(due) {
-                port.flush()?;
-                // Even if stopped in the meantime, the frame is sent, because the known answers
-                // count it already.
-                pace.wait(due);
+    if is_hurried {
+        // The clock is read where it decides something.
+        while !pace.is_over() {
+            let mut count = 0;
+            while count < BURST {
+                match maker.give(|frame| port.take(frame, false))? {
+                    0 => return Ok(()),
+                    more => count += more,
+                }
             }
+            if pace.ends() {
+                pace.now();
+            }
+            pace.show(maker.made);
         }
-        port.take(&buffer[..made.len], false)?;
+        return Ok(());
+    }
+    let mut first = None;
+    while !pace.is_over()
+        && let Some((time_ns, frame)) = maker.next()
+    {
+        let due = time_ns - *first.get_or_insert(time_ns);
+        let due = Duration::from_nanos(due.unsigned_abs());
+        // Frames in the port's buffer are due earlier.
+        if !pace.is_due(due) {
+            port.flush()?;
+            // Even if stopped in the meantime, the frame is sent, because the known answers
+            // count it already.
+            pace.wait(due);
+        }
+        pace.leaves(due);
+        port.take(frame, false)?;
         // A port that is slower than the rate never waits, and would not see the end.
-        if maker.remaining().is_multiple_of(BURST) && ends {
+        if maker.made.is_multiple_of(BURST as u64) {
             pace.now();
         }
-        if maker.remaining().is_multiple_of(1024) || rate != Rate::Max {
-            pace.show(port.counts().sent);
-        }
+        pace.show(maker.made);
     }
     Ok(())
 }
 
-/// Prints the known answers about the packets: a table on a terminal, else rows with tabs.
+/// Prints the known answers about the packets.
 fn tell(arguments: &GenerateArgs, maker: &Maker) -> Outcome {
+    match arguments.talkers {
+        Some(n) => tell_talkers(arguments, &maker.top(n)),
+        None if arguments.truth => tell_rows(arguments, &maker.rows(), maker.rows_of()),
+        None => Outcome::Done,
+    }
+}
+
+/// Prints rows of packets and bytes: a table on a terminal, else with tabs.
+fn tell_rows(
+    arguments: &GenerateArgs,
+    rows: &[(String, u64, u64)],
+    rows_of: &'static str,
+) -> Outcome {
+    let columns = [
+        Column::right("packets", rows.iter().map(|row| row.1.to_string())),
+        Column::right("bytes", rows.iter().map(|row| row.2.to_string())),
+        Column::left(rows_of, rows.iter().map(|row| row.0.clone())),
+    ];
+    let plain = || {
+        let rows = rows.iter();
+        rows.map(|(what, packets, bytes)| format!("{packets}\t{bytes}\t{what}\n"))
+            .collect()
+    };
+    print_table(arguments, &columns, plain)
+}
+
+fn tell_talkers(arguments: &GenerateArgs, flows: &[FlowCount]) -> Outcome {
+    print_table(arguments, &talkers(flows), || {
+        flows.iter().map(talker).collect()
+    })
+}
+
+fn print_table(
+    arguments: &GenerateArgs,
+    columns: &[Column],
+    plain: impl FnOnce() -> String,
+) -> Outcome {
     // If packets go to standard output, the answers go to standard error.
     let to_error = arguments.sink.is_dash();
     let width = if to_error {
@@ -265,24 +494,9 @@ fn tell(arguments: &GenerateArgs, maker: &Maker) -> Outcome {
     } else {
         terminal::width(io::stdout())
     };
-    let text = match (arguments.talkers, width) {
-        (Some(n), None) => maker.top(n).iter().map(talker).collect(),
-        (Some(n), Some(_)) => grid(&talkers(&maker.top(n)), width),
-        (None, None) if arguments.truth => {
-            let rows = maker.rows().into_iter();
-            rows.map(|(expression, packets, bytes)| format!("{packets}\t{bytes}\t{expression}\n"))
-                .collect()
-        }
-        (None, Some(_)) if arguments.truth => {
-            let rows = maker.rows();
-            let columns = [
-                Column::right("packets", rows.iter().map(|row| row.1.to_string())),
-                Column::right("bytes", rows.iter().map(|row| row.2.to_string())),
-                Column::left(maker.rows_of(), rows.iter().map(|row| row.0.clone())),
-            ];
-            grid(&columns, width)
-        }
-        (None, _) => String::new(),
+    let text = match width {
+        Some(_) => grid(columns, width),
+        None => plain(),
     };
     if !text.is_empty() {
         if !to_error {
@@ -350,7 +564,7 @@ fn write_table(lines: impl Iterator<Item = String>, path: &Path) -> io::Result<(
 fn write(
     mut maker: Option<&mut Maker>,
     sink: &Name,
-    (format, reserve): (Format, Reserve),
+    (format, reserve, longest): (Format, Reserve, usize),
     stop: &AtomicBool,
 ) -> Result<u64, OutputError> {
     let output = if sink.is_dash() {
@@ -372,19 +586,17 @@ fn write(
     } else {
         Resolution::NANOSECOND
     };
-    let interface = Interface::plain(LinkType::ETHERNET, FRAME_MAX as u32, resolution);
+    let interface = Interface::plain(LinkType::ETHERNET, longest as u32, resolution);
     let id = output.interface(&interface)?;
-    let mut buffer = [0u8; FRAME_MAX];
     while !stop.load(Ordering::Relaxed)
-        && let Some(made) = maker.as_mut().and_then(|maker| maker.next(&mut buffer))
+        && let Some((time_ns, data)) = maker.as_mut().and_then(|maker| maker.next())
     {
-        let data = &buffer[..made.len];
         output.packet(
             id,
-            Some(made.time_ns),
+            Some(time_ns),
             &Frame {
                 data,
-                wire_len: made.len as u32,
+                wire_len: data.len() as u32,
                 interface: 0,
             },
         )?;

@@ -24,6 +24,7 @@ mod processes;
 mod programs;
 mod progress;
 mod query;
+mod rate;
 mod record;
 mod replay;
 mod show;

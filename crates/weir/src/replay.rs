@@ -1,10 +1,11 @@
 //! `weir replay`: sends the packets of captures again, each at its time.
 
-use crate::cli::replay::{ReplayArgs, ReplayRate};
+use crate::cli::{self, replay::ReplayArgs};
 use crate::numbers::{bit_rate, bytes, counted, duration, grouped, rate};
 use crate::outcome::{Outcome, answer, say, say_plain, stop_on_signals};
 use crate::outputs::refuse_bare_interface;
 use crate::port;
+use crate::rate::share_of_link;
 use crate::show::Show;
 use crate::sources::{self, Takes};
 use crate::summary::Ending;
@@ -15,17 +16,16 @@ use anyhow::{anyhow, bail};
 use serde_json::{Value, json};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
 use std::time::Duration;
 use weir_engine::event::{Event, On};
 use weir_engine::name::Name;
 use weir_engine::outputs::Target;
 use weir_engine::records::{self, Query};
-use weir_engine::replay::{Addresses, Course, Rate, ReplaySink, Report, Settings};
+use weir_engine::replay::{Addresses, Course, Rate, ReplaySink, Report, Second, Settings};
 use weir_engine::run::{Ended, Run, Setup};
 use weir_engine::session::Session;
 use weir_io::network::Network;
-use weir_io::sys::device;
 use weir_messages::guards::sending_line;
 use weir_messages::refusals::Terms;
 use weir_pipeline::select::{Selection, Span};
@@ -58,6 +58,7 @@ pub fn run(arguments: ReplayArgs) -> anyhow::Result<Outcome> {
         return Ok(Outcome::Failed);
     }
     let walls = Walls::of_replay(&arguments.walls, &session, &ports)?;
+    let shift = Arc::new(AtomicU16::new(0));
     let settings = Settings {
         rate,
         longest_gap: arguments.gap_limit,
@@ -68,7 +69,11 @@ pub fn run(arguments: ReplayArgs) -> anyhow::Result<Outcome> {
             destination: arguments.dst_mac,
             source: arguments.src_mac,
         },
-        second: arguments.split_by.clone(),
+        second: arguments.split_by.as_deref().map(|by| match by {
+            "auto" => Second::Servers,
+            expression => Second::Matching(expression.to_owned()),
+        }),
+        shift: Arc::clone(&shift),
         stop: Arc::clone(&stop),
     };
     let open = |name: &Name| port::open(name, &arguments.sending.yes_send);
@@ -99,7 +104,7 @@ pub fn run(arguments: ReplayArgs) -> anyhow::Result<Outcome> {
         &mut session,
         &mut run,
         &walls,
-        (&mut show, &stop, &course),
+        (&mut show, &stop, &course, &shift),
     )?;
     let (ended, outputs) = run.finish(&mut |event| show.event(event));
     show.outputs(&outputs, &ended);
@@ -113,7 +118,7 @@ fn read(
     session: &mut Session,
     run: &mut Run,
     walls: &Walls,
-    (show, stop, course): (&mut Show, &AtomicBool, &Course),
+    (show, stop, course, shift): (&mut Show, &AtomicBool, &Course, &AtomicU16),
 ) -> anyhow::Result<()> {
     let mut told = false;
     let on: On<'_> = &mut |event| {
@@ -131,7 +136,11 @@ fn read(
         Some(0) => u64::MAX,
         Some(times) => times,
     };
-    for _ in 1..times {
+    for round in 1..times {
+        if arguments.shift_addresses {
+            // After 65 536 rounds the addresses are those of the first one again.
+            shift.store(round as u16, Ordering::Relaxed);
+        }
         let before = course.with(|report| report.packets + report.control);
         if stop.load(Ordering::Relaxed) || run.outputs().are_over() {
             break;
@@ -224,31 +233,23 @@ fn wanted_rate(arguments: &ReplayArgs, port: &Name) -> anyhow::Result<Rate> {
         ..
     } = arguments;
     let rate = match (pps, mbps) {
-        _ if topspeed => ReplayRate::Max,
-        (Some(pps), _) if pps > 0.0 => ReplayRate::Packets(pps),
-        (_, Some(mbps)) if mbps > 0.0 => ReplayRate::Bits(mbps * 1e6),
+        _ if topspeed => cli::Rate::Max,
+        (Some(pps), _) if pps > 0.0 => cli::Rate::Packets(pps),
+        (_, Some(mbps)) if mbps > 0.0 => cli::Rate::Bits(mbps * 1e6),
         (None, None) => rate,
         _ => bail!("-p and -M take a rate above 0"),
     };
-    if speed.is_some() && rate != ReplayRate::Original {
+    if speed.is_some() && rate != cli::Rate::Original {
         bail!(
             "--speed is about the times of the capture, and --rate replaces them: leave one of them out"
         );
     }
     Ok(match rate {
-        ReplayRate::Original => Rate::Original(speed.unwrap_or(1.0)),
-        ReplayRate::Max => Rate::Max,
-        ReplayRate::Packets(per_s) => Rate::Packets(per_s),
-        ReplayRate::Bits(per_s) => Rate::Bits(per_s),
-        ReplayRate::Share(share) => {
-            let link = port::interface(port).and_then(device::speed_mbit);
-            let Some(mbit) = link else {
-                bail!(
-                    "--rate in % needs the speed of the link, which {port} does not tell: name it in bit/s"
-                )
-            };
-            Rate::Bits(share * f64::from(mbit) * 1e6)
-        }
+        cli::Rate::Original => Rate::Original(speed.unwrap_or(1.0)),
+        cli::Rate::Max => Rate::Max,
+        cli::Rate::Packets(per_s) => Rate::Packets(per_s),
+        cli::Rate::Bits(per_s) => Rate::Bits(per_s),
+        cli::Rate::Share(share) => Rate::Bits(share_of_link(port, share)?),
     })
 }
 

@@ -40,7 +40,7 @@ pub struct FilterArgs {
     /// Files are plain or compressed (gzip, zstd, lz4). Interfaces: eth0, any for all of them,
     /// af_packet:eth0 if a file has that name as well, af_xdp:eth0 (faster; this host does not get
     /// the captured packets), dpdk:DEVICE; netns:NAME/eth0 and pid:NUMBER/eth0 in the network namespace
-    /// of that name, or of that process.
+    /// of that name, or of that process. generate:PROFILE makes packets.
     #[arg(value_name = "SOURCE", required_unless_present_any = ["list_interfaces", "read", "interface", "filter_file"])]
     pub sources: Vec<Name>,
     /// Read one more source, as in tcpdump

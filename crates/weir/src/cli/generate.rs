@@ -1,6 +1,7 @@
 //! Arguments of `weir generate`.
 
 use super::*;
+use weir_generator::streams::{Gaps, Sizes};
 
 const GENERATE_EXAMPLES: &str = "\
 Examples:
@@ -12,6 +13,9 @@ Examples:
   sudo weir generate af_xdp:eth1:0 --rate max  send as fast as possible
   weir generate null  show how fast packets are made
   weir generate mix.pcap --mix 3 --table mix.txt  trains of packets, and permissions for weir firewall
+  weir generate profiles  list the profiles; weir generate profiles mwn prints one
+  weir generate names.pcap --profile 64 --field udp.dst=53,5353:random --sizes imix  a profile, changed
+  sudo weir generate af_packet:eth1 --profile ./mine.toml --rate 2Gbit/s --gaps bursts  one of your own
   sudo weir generate inject:eth1 --sizes 60  load the receive path of eth1, to test captures
 
 A port sends for 60 s, unless --packets, --duration or --forever says otherwise. An interface needs --yes-send IF if it has the
@@ -30,25 +34,6 @@ Exit codes:
   0  done, or interrupted
   1  the output failed, or packets were refused; earlier packets were sent and counted
   2  the command is wrong; nothing was done";
-
-/// How fast.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Rate {
-    /// Packets per second.
-    Of(u64),
-    /// As fast as possible.
-    Max,
-}
-
-fn rate(text: &str) -> Result<Rate, String> {
-    match text {
-        "max" => Ok(Rate::Max),
-        _ => text
-            .parse()
-            .map(Rate::Of)
-            .map_err(|_| format!("'{text}' is not a rate: write packets per second, or max")),
-    }
-}
 
 /// What destinations of a mix do with sources that no change names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -69,6 +54,30 @@ pub struct GenerateArgs {
     /// af_packet:IF, af_xdp:IF[:QUEUE], dpdk:DEVICE, null, inject:IF.
     #[arg(value_name = "SINK")]
     pub sink: Name,
+    /// Profile to print, after `profiles`
+    #[arg(value_name = "NAME", hide = true)]
+    pub name: Option<String>,
+    /// Make the traffic of this profile.
+    ///
+    /// Built in, or a file: `weir generate profiles` lists the first [default: default].
+    #[arg(help_heading = SELECT, long, value_name = "NAME|FILE", conflicts_with_all = ["mix", "talkers"])]
+    pub profile: Option<String>,
+    /// Set a field, as ipv4.ttl=9-64:random.
+    ///
+    /// Of all streams that have it, or of one: web/ipv4.dst=... . Values are constant, a range (1-9), a prefix or mask, or a list, and
+    /// counted or :random, for each flow or :packet.
+    #[arg(help_heading = SELECT, long, value_name = "F=V", requires = "profile")]
+    pub field: Vec<String>,
+    /// Set gaps: even, exponential, bursts[:N].
+    ///
+    /// Bursts are of 32 packets without N [default: as the profile says].
+    #[arg(help_heading = TIME, long, value_name = "GAPS")]
+    pub gaps: Option<Gaps>,
+    /// Make packets with N threads.
+    ///
+    /// Together they make the same packets. For null and af_packet, as fast as possible, from streams.
+    #[arg(hide_short_help = true, help_heading = TUNING, long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256), default_value_t = 1)]
+    pub workers: u16,
     /// Make N packets.
     ///
     /// A file gets 1000000 unless told otherwise; a port goes on for --duration. k, M and G are binary, so that 1M is 1 048 576.
@@ -90,25 +99,30 @@ pub struct GenerateArgs {
     /// The file grows no further [default: 1G, or a twentieth of the disk if that is less].
     #[arg(hide_short_help = true, help_heading = OUTPUT, long, value_name = "SIZE", value_parser = parse_size)]
     pub reserve: Option<u64>,
-    /// Set the seed of all choices
-    #[arg(help_heading = SELECT, long, default_value_t = 1)]
-    pub seed: u64,
+    /// Set the seed of all choices [default: 1]
+    #[arg(help_heading = SELECT, long)]
+    pub seed: Option<u64>,
     /// Set frame sizes: mwn, uniform, or bytes.
     ///
-    /// Sizes are without FCS. mwn is the mix of an Internet uplink [default: mwn; 60 for inject].
+    /// Sizes are without FCS. mwn is the mix of an Internet uplink. Streams of a profile also take imix, ranges as 60-9000, and lists
+    /// with weights as 60:7,590:4,1514:1 [default: mwn; 60 for inject].
     #[arg(help_heading = SELECT, long)]
     pub sizes: Option<Sizes>,
-    /// Spread packets over N flows
-    #[arg(help_heading = SELECT, long, default_value_t = 100_000)]
-    pub flows: u64,
-    /// Set the Zipf exponent of packets over flows
-    #[arg(help_heading = SELECT, long, default_value_t = 1.1)]
-    pub zipf: f64,
-    /// Set packets per second, or max [default: 1000000].
+    /// Spread packets over N flows.
     ///
-    /// In packet time for a file, in real time for a port; max: as fast as the port takes them, the
-    /// default of null and inject.
-    #[arg(help_heading = TIME, long, value_name = "PPS", value_parser = rate)]
+    /// [default: 100000, or as the profile says].
+    #[arg(help_heading = SELECT, long)]
+    pub flows: Option<u64>,
+    /// Set the Zipf exponent of packets over flows.
+    ///
+    /// [default: 1.1, or as the profile says].
+    #[arg(help_heading = SELECT, long)]
+    pub zipf: Option<f64>,
+    /// Set how fast: 2Gbit/s, 50%, max [default: 1Mpps].
+    ///
+    /// Packets a second (1000, 100kpps, 0.5pps) or bits: in packet time for a file, in real time for a port. Bits are counted in frames without FCS; 50% is half of the link's speed. max:
+    /// as fast as the port takes them, the default of null and inject.
+    #[arg(help_heading = TIME, long, value_name = "RATE", value_parser = rate)]
     pub rate: Option<Rate>,
     /// Make the data packets of mix N, 1 to 8.
     ///

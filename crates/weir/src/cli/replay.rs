@@ -3,7 +3,6 @@
 use super::times::moment;
 use super::*;
 use weir_messages::moment::Moment;
-use weir_messages::numbers::{parse_packet_rate, parse_share, parse_speed};
 
 const REPLAY_EXAMPLES: &str = "\
 Examples:
@@ -27,46 +26,6 @@ Exit codes:
   0  done, or interrupted
   1  the input or the port failed, or packets were refused; with --strict, a rate was not held
   2  the command is wrong; nothing was sent";
-
-/// How fast.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum ReplayRate {
-    /// At the times of the capture.
-    Original,
-    /// As fast as possible.
-    Max,
-    /// Packets a second.
-    Packets(f64),
-    /// Bits a second.
-    Bits(f64),
-    /// A share of the speed of the link.
-    Share(f64),
-}
-
-fn replay_rate(text: &str) -> Result<ReplayRate, String> {
-    match text {
-        "original" => return Ok(ReplayRate::Original),
-        "max" => return Ok(ReplayRate::Max),
-        _ => {}
-    }
-    let other = || {
-        format!(
-            "'{text}' is not a rate: write original, max, 100kpps, 2Gbit/s or 50% (of the link)"
-        )
-    };
-    if let Some(rate) = parse_packet_rate(text) {
-        return Ok(ReplayRate::Packets(rate));
-    }
-    if text.ends_with('%') {
-        return parse_share(text)
-            .map(ReplayRate::Share)
-            .map_err(|_| other());
-    }
-    match text.ends_with("bit/s") {
-        true => parse_speed(text).map(ReplayRate::Bits).map_err(|_| other()),
-        false => Err(other()),
-    }
-}
 
 fn speed(text: &str) -> Result<f64, String> {
     let number = text.strip_suffix('x').unwrap_or(text);
@@ -110,7 +69,9 @@ pub struct ReplayArgs {
     /// Send the packets of --split-by by this one
     #[arg(help_heading = OUTPUT, long, short = 'I', value_name = "IF", alias = "intf2", requires = "split_by")]
     pub to2: Option<Name>,
-    /// Choose the packets of --to2
+    /// Choose the packets of --to2: EXPR, or auto.
+    ///
+    /// auto sends what servers send by --to2: the end of a connection with the lower port, or else the lower address.
     #[arg(help_heading = OUTPUT, long, value_name = "EXPR", requires = "to2")]
     pub split_by: Option<String>,
     /// Send packets that match this expression
@@ -133,8 +94,8 @@ pub struct ReplayArgs {
     /// Set how fast: original, max, 100kpps, 2Gbit/s, 50%.
     ///
     /// Bits are counted in frames without FCS; 50% is half of the link's speed.
-    #[arg(help_heading = TIME, long, value_name = "RATE", value_parser = replay_rate, default_value = "original", conflicts_with_all = ["pps", "mbps", "topspeed"])]
-    pub rate: ReplayRate,
+    #[arg(help_heading = TIME, long, value_name = "RATE", value_parser = rate, default_value = "original", conflicts_with_all = ["pps", "mbps", "topspeed"])]
+    pub rate: Rate,
     /// Replay so many times as fast: 2x, 0.5x
     #[arg(help_heading = TIME, long, short = 'x', alias = "multiplier", value_name = "TIMES", value_parser = speed)]
     pub speed: Option<f64>,
@@ -146,6 +107,11 @@ pub struct ReplayArgs {
     /// --duration and -c set another end.
     #[arg(help_heading = TIME, long = "loop", short = 'l', value_name = "N", num_args = 0..=1, default_missing_value = "0")]
     pub loops: Option<u64>,
+    /// Shift addresses in each round of --loop.
+    ///
+    /// The last 16 bits of IPv4 and IPv6 addresses grow by one from round to round; checksums follow.
+    #[arg(help_heading = OUTPUT, long, alias = "unique-ip", requires = "loops")]
+    pub shift_addresses: bool,
     /// Shorten gaps to at most this time
     #[arg(help_heading = TIME, long, value_name = "TIME", value_parser = parse_time)]
     pub gap_limit: Option<Duration>,

@@ -1,20 +1,25 @@
 //! Injection: an interface receives the packets, for load tests.
 
-use super::limit::{Limit, rate_words};
+use super::limit::Limit;
 use super::pace::{Pace, Tally};
-use crate::cli::{GenerateArgs, Rate};
+use crate::cli::GenerateArgs;
 use crate::outcome::{Outcome, io_words, say, say_plain};
 use crate::port::{check_interface, gone_words, not_permitted, sender};
+use crate::rate;
 use crate::walls::Walls;
 use anyhow::{anyhow, bail};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
-use weir_generator::{LINK_ADDRESSES, Sizes};
+use weir_generator::LINK_ADDRESSES;
+use weir_generator::streams::{Rate, Sizes};
 use weir_io::sys::bpf;
 use weir_io::sys::inject::{Error, Fields, HEADERS, Injector, Mode};
 use weir_io::sys::privilege::Capability;
 use weir_messages::guards::{between, injecting_line};
+
+/// Default number of flows.
+const FLOWS: u64 = 100_000;
 
 /// Default length of a frame in bytes.
 const LEN: u16 = 60;
@@ -29,14 +34,14 @@ const DISCARD: u16 = 9;
 pub fn run(
     arguments: &GenerateArgs,
     interface: &str,
-    limit: Limit,
+    (limit, wanted): (Limit, Option<Rate>),
     walls: &Walls,
     stop: &Arc<AtomicBool>,
 ) -> anyhow::Result<Outcome> {
     let name = arguments.sink.utf8();
-    let len = match arguments.sizes {
+    let len = match &arguments.sizes {
         None => LEN,
-        Some(Sizes::Fixed(len)) => len,
+        Some(Sizes::Uniform(len, last)) if len == last && *len <= 1514 => *len,
         Some(sizes) => {
             bail!("{name} repeats one frame: --sizes takes a number of bytes, and not {sizes}")
         }
@@ -49,13 +54,20 @@ pub fn run(
     if arguments.mix.is_some() {
         bail!("{name} repeats one frame, which is none of a mix: send a mix by another port");
     }
-    let flows = u32::try_from(arguments.flows).unwrap_or(0);
-    if flows == 0 {
-        bail!("--flows {}: want 1 to {}", arguments.flows, u32::MAX);
+    if arguments.profile.is_some() || arguments.gaps.is_some() || arguments.workers > 1 {
+        bail!(
+            "{name} repeats one frame: --profile, --gaps and --workers are for files and ports that send"
+        );
     }
-    if arguments.rate == Some(Rate::Of(0)) {
-        bail!("--rate 0 would never send: want 1 or more, or max");
-    }
+    let flows = arguments.flows.unwrap_or(FLOWS);
+    let Some(flows) = u32::try_from(flows).ok().filter(|&flows| flows > 0) else {
+        bail!("--flows {flows}: want 1 to {}", u32::MAX);
+    };
+    // Packets of one length: bits are packets.
+    let pps = wanted.map(|rate| match rate {
+        Rate::Packets(pps) => pps,
+        Rate::Bits(bits) => bits / (8.0 * f64::from(len)),
+    });
     check_interface(&arguments.sink, interface)?;
     let fields = Fields {
         counter: Some(HEADERS),
@@ -75,10 +87,7 @@ pub fn run(
         },
     )?;
     if let Some(sender) = sender(&arguments.sink) {
-        let (frames, rate) = (
-            between(LINK_ADDRESSES),
-            rate_words(arguments.rate.unwrap_or(Rate::Max)),
-        );
+        let (frames, rate) = (between(LINK_ADDRESSES), rate::words(wanted));
         say_plain(&injecting_line(
             name,
             &sender,
@@ -90,7 +99,7 @@ pub fn run(
     // A program in the kernel injects the frames, and is called for each batch.
     walls.raise(&[Capability::Bpf, Capability::NetAdmin])?;
     let mut pace = Pace::begin(stop, limit.time);
-    let failed = inject(&mut injector, limit.packets, arguments.rate, &mut pace).err();
+    let failed = inject(&mut injector, limit.packets, pps, &mut pace).err();
     pace.clear();
     let packets = injector.injected();
     if let Some(error) = &failed {
@@ -121,25 +130,24 @@ pub fn run(
 fn inject(
     injector: &mut Injector,
     packets: u64,
-    rate: Option<Rate>,
+    pps: Option<f64>,
     pace: &mut Pace,
 ) -> std::io::Result<()> {
     let mut done = 0;
     while done < packets && !pace.is_over() {
         let left = packets - done;
-        let now = match rate {
-            None | Some(Rate::Max) => {
+        let now = match pps {
+            None => {
                 pace.now();
                 left.min(AT_ONCE)
             }
-            Some(Rate::Of(pps)) => {
+            Some(pps) => {
                 // Packet number n is due at n / pps.
-                let due = (pace.now().as_nanos() * u128::from(pps) / 1_000_000_000) as u64 + 1;
+                let due = (pace.now().as_secs_f64() * pps) as u64 + 1;
                 let now = due.saturating_sub(done).min(left).min(AT_ONCE);
                 if now == 0 {
-                    pace.wait(Duration::from_nanos(
-                        (u128::from(done) * 1_000_000_000).div_ceil(pps.into()) as u64,
-                    ));
+                    let due = Duration::try_from_secs_f64(done as f64 / pps);
+                    pace.wait(due.unwrap_or(Duration::MAX));
                     continue;
                 }
                 now

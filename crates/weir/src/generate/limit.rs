@@ -1,6 +1,6 @@
 //! The end of a generated load.
 
-use crate::cli::{GenerateArgs, Rate};
+use crate::cli::GenerateArgs;
 use crate::numbers::{asked_time, grouped};
 use crate::port;
 use anyhow::bail;
@@ -22,8 +22,8 @@ pub struct Limit {
 }
 
 impl Limit {
-    /// The limit of a command. **Errors**: a time for a file.
-    pub fn of(arguments: &GenerateArgs) -> anyhow::Result<Self> {
+    /// The limit of a command, whose profile may have a number of packets. **Errors**: a time for a file.
+    pub fn of(arguments: &GenerateArgs, of_profile: Option<u64>) -> anyhow::Result<Self> {
         let GenerateArgs {
             sink,
             packets,
@@ -31,6 +31,7 @@ impl Limit {
             forever,
             ..
         } = arguments;
+        let packets = packets.or(of_profile);
         if !port::is_port(sink) {
             if duration.is_some() || *forever {
                 bail!(
@@ -71,13 +72,5 @@ impl Limit {
             (_, None) => packets,
             (_, Some(time)) => format!("{packets} in at most {}", asked_time(time)),
         }
-    }
-}
-
-/// Words for a rate.
-pub fn rate_words(rate: Rate) -> String {
-    match rate {
-        Rate::Of(pps) => format!("{} packets/s", grouped(pps)),
-        Rate::Max => "as fast as it takes them".to_owned(),
     }
 }

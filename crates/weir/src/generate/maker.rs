@@ -1,40 +1,59 @@
-//! The two makers of packets: a profile's, and a mix's.
+//! The makers of packets: a profile's, and a mix's.
 
 use crate::cli::{GenerateArgs, MixDefault};
 use crate::firewall::keys;
+use anyhow::{anyhow, bail};
 use std::sync::Arc;
+use weir_engine::generated;
+use weir_filter::Filter;
 use weir_firewall::control::{Keys, seal};
+use weir_generator::streams::{Gaps, Profile, Rate, SIZE_MAX, Sizes, Times, Traffic};
 use weir_generator::trains::MIXES;
 use weir_generator::{
-    Error, FRAME_MAX, FlowCount, Generated, Generator, MixFrames, Profile, Sizes,
+    FRAME_MAX, FlowCount, MixFrames, Packets, Profile as Internet, Sizes as InternetSizes,
 };
+use weir_packet::{Frame, LinkType};
 
-/// Requested number of packets.
+/// Rate of a mix without `--rate`, and of packets that leave as fast as possible, in packet time.
+const RATE: u64 = 1_000_000;
+
+/// Packets of a profile that are compared with the expressions it claims.
+const TRIED: u64 = 2000;
+
+/// Requested packets.
 #[derive(Clone)]
 pub enum Wanted {
-    Profile(Profile),
+    Profile(Box<Profile>),
     Mix {
         number: u8,
         seed: u64,
+        rate: Option<Rate>,
+        gaps: Option<Gaps>,
         packets: u64,
-        rate_pps: u64,
         accepts: bool,
         keys: Option<Arc<Keys>>,
     },
 }
 
 /// A maker of packets.
-pub enum Maker {
-    Profile(Box<Generator>),
-    Mix(Box<MixFrames>),
+pub struct Maker {
+    kind: Kind,
+    /// Number of packets made.
+    pub made: u64,
+}
+
+enum Kind {
+    Profile(Box<Packets>),
+    Mix {
+        frames: Box<MixFrames>,
+        times: Option<Times>,
+        frame: Box<[u8; FRAME_MAX]>,
+    },
 }
 
 impl Wanted {
-    /// Reads the options for `packets` packets, and the key of control packets. **Errors**: the key file cannot be used.
-    pub fn of(arguments: &GenerateArgs, packets: u64, rate_pps: u64) -> anyhow::Result<Self> {
-        let GenerateArgs {
-            seed, flows, zipf, ..
-        } = *arguments;
+    /// Reads the options, the profile, and the key of control packets. **Errors**: options, a profile or a key file that cannot be used.
+    pub fn of(arguments: &GenerateArgs) -> anyhow::Result<Self> {
         let keys = arguments
             .control_key
             .as_ref()
@@ -42,50 +61,153 @@ impl Wanted {
             .transpose()?
             .map(Arc::new);
         Ok(match arguments.mix {
-            Some(number) => {
-                let accepts = arguments.mix_default == MixDefault::Accept;
-                Self::Mix {
-                    number,
-                    seed,
-                    packets,
-                    rate_pps,
-                    accepts,
-                    keys,
-                }
-            }
-            None => {
-                let sizes = arguments.sizes.unwrap_or(Sizes::Mwn);
-                Self::Profile(Profile {
-                    seed,
-                    packets,
-                    sizes,
-                    flows,
-                    zipf,
-                    rate_pps,
-                    ..Profile::default()
-                })
-            }
+            Some(number) => Self::Mix {
+                number,
+                seed: arguments.seed.unwrap_or(1),
+                rate: Some(Rate::Packets(RATE as f64)),
+                gaps: arguments.gaps,
+                packets: u64::MAX,
+                accepts: arguments.mix_default == MixDefault::Accept,
+                keys,
+            },
+            None => Self::Profile(Box::new(profile(arguments)?)),
         })
     }
 
-    /// Prepares the maker. **Cost**: seconds for millions of flows, and for the warm-up of a mix.
-    pub fn prepare(&self) -> Result<Maker, Error> {
-        Ok(match self {
-            Self::Profile(profile) => Maker::Profile(Box::new(Generator::new(profile)?)),
+    /// Number of packets that the profile names.
+    pub fn packets(&self) -> Option<u64> {
+        match self {
+            // Connections have an end of their own.
+            Self::Profile(profile) if matches!(profile.traffic, Traffic::Connections(_)) => {
+                Some(profile.packets.unwrap_or(u64::MAX))
+            }
+            Self::Profile(profile) => profile.packets,
+            Self::Mix { .. } => None,
+        }
+    }
+
+    /// Sets the number of packets.
+    pub fn set_packets(&mut self, count: u64) {
+        match self {
+            Self::Profile(profile) => profile.packets = Some(count),
+            Self::Mix { packets, .. } => *packets = count,
+        }
+    }
+
+    /// Rate of the profile; `None` for as fast as possible, or for times of its own.
+    pub fn rate(&self) -> Option<Rate> {
+        match self {
+            Self::Profile(profile) => profile.rate,
+            Self::Mix { rate, .. } => *rate,
+        }
+    }
+
+    /// Sets the rate.
+    pub fn set_rate(&mut self, wanted: Option<Rate>) {
+        match self {
+            Self::Profile(profile) => profile.rate = wanted,
+            Self::Mix { rate, .. } => *rate = wanted,
+        }
+    }
+
+    /// Whether packets have times, though there is no rate.
+    pub fn has_times(&self) -> bool {
+        matches!(self, Self::Profile(profile) if matches!(profile.traffic, Traffic::Connections(_)))
+    }
+
+    /// Whether workers can share the packets.
+    pub fn can_be_shared(&self) -> bool {
+        matches!(self, Self::Profile(profile) if matches!(profile.traffic, Traffic::Streams(_)))
+    }
+
+    /// Whether frames have other link addresses than the generator's.
+    pub fn has_link_addresses(&self) -> bool {
+        let Self::Profile(profile) = self else {
+            return false;
+        };
+        let mut fields = profile.streams().iter().flat_map(|stream| &stream.fields);
+        fields.any(|(name, _)| name.contains("eth.src") || name.contains("eth.dst"))
+    }
+
+    /// Length of the longest frame that may be made, bytes.
+    pub fn longest(&self) -> usize {
+        if self.can_be_shared() {
+            SIZE_MAX
+        } else {
+            FRAME_MAX
+        }
+    }
+
+    /// Compares the first packets with the expressions that the profile claims. **Errors**: a wrong claim.
+    pub fn check_claims(&self) -> anyhow::Result<()> {
+        let Self::Profile(profile) = self else {
+            return Ok(());
+        };
+        let streams = profile.streams();
+        let mut filters: Vec<(&String, Filter)> = Vec::new();
+        for text in streams.iter().flat_map(|stream| &stream.matches) {
+            if filters.iter().all(|row| row.0 != text) {
+                let filter = Filter::compile(text, LinkType::ETHERNET, false)
+                    .map_err(|error| anyhow!("matches = [{text:?}]: {error}"))?;
+                filters.push((text, filter));
+            }
+        }
+        if filters.is_empty() {
+            return Ok(());
+        }
+        let mut tried = (**profile).clone();
+        tried.packets = Some(TRIED);
+        let mut packets = Packets::new(&tried).map_err(|why| anyhow!(why))?;
+        let mut number = 0;
+        while let Some(made) = packets.next() {
+            number += 1;
+            let judged = [Frame {
+                data: made.frame,
+                wire_len: made.frame.len() as u32,
+                interface: 0,
+            }];
+            for (text, filter) in &filters {
+                let (claimed, is) = (
+                    streams[made.stream].matches.contains(text),
+                    filter.matches(&judged) & 1 == 1,
+                );
+                if claimed != is {
+                    let name = &streams[made.stream].name;
+                    let what = if claimed {
+                        "does not match it"
+                    } else {
+                        "matches it, and does not list it"
+                    };
+                    bail!("matches = [{text:?}]: packet {number}, of stream {name}, {what}");
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Prepares the maker. **Cost**: seconds for millions of flows of the internet, and for the warm-up of a mix.
+    pub fn prepare(&self) -> Result<Maker, String> {
+        let kind = match self {
+            Self::Profile(profile) => Kind::Profile(Box::new(Packets::new(profile)?)),
             Self::Mix {
                 number,
                 seed,
+                rate,
+                gaps,
                 packets,
-                rate_pps,
                 accepts,
                 keys,
             } => {
-                let (mix, start_ns) = (
-                    &MIXES[usize::from(*number) - 1],
-                    Profile::default().start_ns,
-                );
-                let mut frames =
-                    MixFrames::new(mix, *seed, *packets, start_ns, *rate_pps, *accepts);
+                let mix = &MIXES[usize::from(*number) - 1];
+                let start_ns = Internet::default().start_ns;
+                let (rate_pps, times) = match (rate, gaps.unwrap_or(Gaps::Exponential)) {
+                    (&Some(Rate::Packets(pps)), Gaps::Exponential) if pps.fract() == 0.0 => {
+                        (pps as u64, None)
+                    }
+                    (&Some(rate), gaps) => (RATE, Some(Times::new(start_ns, rate, gaps, *seed))),
+                    (None, _) => (RATE, None),
+                };
+                let mut frames = MixFrames::new(mix, *seed, *packets, start_ns, rate_pps, *accepts);
                 if let Some(keys) = keys.clone() {
                     frames.sign(Box::new(move |sequence, time_ns, lines| {
                         let key = keys.iter().next().expect("a key file has a key");
@@ -93,51 +215,165 @@ impl Wanted {
                             .expect("two lines of a table fit a packet")
                     }));
                 }
-                Maker::Mix(Box::new(frames))
+                Kind::Mix {
+                    frames: Box::new(frames),
+                    times,
+                    frame: Box::new([0; FRAME_MAX]),
+                }
             }
-        })
+        };
+        Ok(Maker { kind, made: 0 })
+    }
+}
+
+/// The profile with the changes of the command line.
+fn profile(arguments: &GenerateArgs) -> anyhow::Result<Profile> {
+    let name = arguments.profile.as_deref().unwrap_or("default");
+    let refused = |why: String| match &arguments.profile {
+        Some(name) => anyhow!("--profile {name}: {why}"),
+        None => anyhow!("the profile: {why}"),
+    };
+    let mut profile = generated::profile(name).map_err(|why| anyhow!("--profile {why}"))?;
+    if let Some(seed) = arguments.seed {
+        profile.seed = seed;
+    }
+    if let Some(gaps) = arguments.gaps {
+        profile.gaps = gaps;
+    }
+    for field in &arguments.field {
+        let Some((name, values)) = field.split_once('=') else {
+            bail!("--field {field}: want FIELD=VALUES, as ipv4.dst=198.18.0.0/24:random");
+        };
+        profile.set_field(name, values).map_err(refused)?;
+    }
+    if let Traffic::Internet(internet) = &mut profile.traffic {
+        if let Some(sizes) = &arguments.sizes {
+            internet.sizes = of_internet(sizes)?;
+        }
+        internet.flows = arguments.flows.unwrap_or(internet.flows);
+        internet.zipf = arguments.zipf.unwrap_or(internet.zipf);
+        return Ok(profile);
+    }
+    let GenerateArgs { flows, zipf, .. } = *arguments;
+    if let Some(sizes) = &arguments.sizes {
+        let set = profile.change("--sizes", |stream| stream.sizes = sizes.clone());
+        set.map_err(refused)?;
+    }
+    if let Some(flows) = flows {
+        if !(1..=1 << 32).contains(&flows) {
+            bail!("--flows {flows}: want 1 to 4294967296");
+        }
+        profile
+            .change("--flows", |stream| stream.flows = Some(flows))
+            .map_err(refused)?;
+    }
+    if let Some(zipf) = zipf {
+        if !(0.0..=10.0).contains(&zipf) {
+            bail!("--zipf {zipf}: want 0 to 10");
+        }
+        profile
+            .change("--zipf", |stream| stream.zipf = zipf)
+            .map_err(refused)?;
+    }
+    Ok(profile)
+}
+
+/// Sizes of internet traffic, which has a distribution of its own for each.
+fn of_internet(sizes: &Sizes) -> anyhow::Result<InternetSizes> {
+    match *sizes {
+        Sizes::Mwn => Ok(InternetSizes::Mwn),
+        Sizes::Uniform(60, 1514) => Ok(InternetSizes::Uniform),
+        Sizes::Uniform(len, last) if len == last && usize::from(len) <= FRAME_MAX => {
+            Ok(InternetSizes::Fixed(len))
+        }
+        _ => bail!(
+            "--sizes {sizes}: internet traffic takes mwn, uniform, or a number of bytes from 60 to 1514: --profile imix takes others"
+        ),
     }
 }
 
 impl Maker {
-    /// Writes the next frame to the start of `buffer`; `None` if all have been made.
+    /// Makes the next packet: its time and frame; `None` if all have been made.
     #[inline]
-    pub fn next(&mut self, buffer: &mut [u8; FRAME_MAX]) -> Option<Generated> {
-        match self {
-            Self::Profile(generator) => generator.next(buffer),
-            Self::Mix(frames) => frames.next(buffer),
+    pub fn next(&mut self) -> Option<(i64, &[u8])> {
+        let made = match &mut self.kind {
+            Kind::Profile(packets) => {
+                let made = packets.next()?;
+                (made.time_ns, made.frame)
+            }
+            Kind::Mix {
+                frames,
+                times,
+                frame,
+            } => {
+                let made = frames.next(frame)?;
+                let time_ns = times
+                    .as_mut()
+                    .map_or(made.time_ns, |times| times.next(made.len));
+                (time_ns, &frame[..made.len])
+            }
+        };
+        self.made += 1;
+        Some(made)
+    }
+
+    /// Calls `each` for the next frames without their times. Returns their number, 0 at the end.
+    #[inline]
+    pub fn give<E>(&mut self, mut each: impl FnMut(&[u8]) -> Result<(), E>) -> Result<usize, E> {
+        let count = match &mut self.kind {
+            Kind::Profile(packets) => packets.give(each)?,
+            Kind::Mix { frames, frame, .. } => match frames.next(frame) {
+                Some(made) => each(&frame[..made.len]).map(|()| 1)?,
+                None => 0,
+            },
+        };
+        self.made += count as u64;
+        Ok(count)
+    }
+
+    /// Makes packets shortly before they are due.
+    pub fn hurries_not(&mut self) {
+        if let Kind::Profile(packets) = &mut self.kind {
+            packets.set_batch(1);
         }
     }
 
-    /// Number of packets still to be made.
-    pub fn remaining(&self) -> u64 {
-        match self {
-            Self::Profile(generator) => generator.remaining(),
-            Self::Mix(frames) => frames.remaining(),
+    /// Leaves out the packets of other workers.
+    pub fn share(&mut self, share: u64, shares: u64) {
+        if let Kind::Profile(packets) = &mut self.kind {
+            packets.share(share, shares);
+        }
+    }
+
+    /// The lines of the permissions of a mix.
+    pub fn table(&self) -> Option<impl Iterator<Item = String> + '_> {
+        match &self.kind {
+            Kind::Mix { frames, .. } => Some(frames.table()),
+            Kind::Profile(_) => None,
         }
     }
 
     /// The known answers: expression or fate, packets and bytes.
     pub fn rows(&self) -> Vec<(String, u64, u64)> {
-        match self {
-            Self::Profile(generator) => generator.truth().rows().collect(),
-            Self::Mix(frames) => frames.rows().collect(),
+        match &self.kind {
+            Kind::Profile(packets) => packets.rows(),
+            Kind::Mix { frames, .. } => frames.rows().collect(),
         }
     }
 
     /// Name of what [`Self::rows`] tell about.
     pub fn rows_of(&self) -> &'static str {
-        match self {
-            Self::Profile(_) => "expression",
-            Self::Mix(_) => "fate",
+        match self.kind {
+            Kind::Profile(_) => "expression",
+            Kind::Mix { .. } => "fate",
         }
     }
 
     /// The flows with most packets; a mix has none.
     pub fn top(&self, n: usize) -> Vec<FlowCount> {
-        match self {
-            Self::Profile(generator) => generator.top(n),
-            Self::Mix(_) => Vec::new(),
+        match &self.kind {
+            Kind::Profile(packets) => packets.top(n),
+            Kind::Mix { .. } => Vec::new(),
         }
     }
 }

@@ -18,10 +18,13 @@ pub struct Pace {
     end: Option<Duration>,
     on_terminal: bool,
     shown: Option<Duration>,
+    /// Lateness of the last packet, and whether one was very late.
+    late: Duration,
+    fell_behind: bool,
 }
 
 /// Counters of a sending run.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Tally {
     pub packets: u64,
     pub bytes: u64,
@@ -45,7 +48,33 @@ impl Pace {
             end,
             on_terminal,
             shown: None,
+            late: Duration::ZERO,
+            fell_behind: false,
         }
+    }
+
+    /// As [`Self::begin`], without progress.
+    pub fn quiet(stop: &Arc<AtomicBool>, end: Option<Duration>) -> Self {
+        Self {
+            on_terminal: false,
+            ..Self::begin(stop, end)
+        }
+    }
+
+    /// Notes that a packet leaves that was due at `due`.
+    pub fn leaves(&mut self, due: Duration) {
+        self.late = self.now.saturating_sub(due);
+        self.fell_behind |= self.late > super::LATE;
+    }
+
+    /// Lateness of the last packet.
+    pub fn late(&self) -> Duration {
+        self.late
+    }
+
+    /// Whether a packet left more than a second late.
+    pub fn fell_behind(&self) -> bool {
+        self.fell_behind
     }
 
     /// Whether the run has a time after which it is over.

@@ -41,6 +41,7 @@ mod names;
 mod namespaces;
 mod outputs;
 mod processes;
+mod profiles;
 mod provenance;
 mod query;
 mod record;

@@ -176,6 +176,122 @@ fn two_ports_keep_one_order() {
     );
 }
 
+/// Rounds of a replay have other hosts, and tcpdump finds their checksums right.
+#[test]
+fn rounds_have_shifted_addresses_and_right_checksums() {
+    let test = "rounds_have_shifted_addresses_and_right_checksums";
+    if !have(test, &["tcpdump"]) {
+        return;
+    }
+    let Some(net) = Net::new(test) else { return };
+    let temp = Temp::new();
+    let (file, out) = (temp.at("in.pcap"), temp.at("out.pcap"));
+    weir([
+        "generate",
+        &file,
+        "--profile",
+        "mwn",
+        "--packets",
+        "60",
+        "--sizes",
+        "60-1400",
+    ])
+    .ok();
+    let sent: Vec<Vec<u8>> = records(&file).into_iter().map(|it| it.data).collect();
+    let tcpdump = judge(&net, &out);
+    let words = [
+        "replay", &file, "--to", "near", "--rate", "5kpps", "--loop", "3",
+    ];
+    net.weir(&[&words[..], &["--shift-addresses"]].concat())
+        .ok();
+    let thrice: Vec<&Vec<u8>> = sent.iter().cycle().take(180).collect();
+    let all = arrived(tcpdump, &out, &thrice);
+    assert_eq!(all.len(), 180);
+    for (i, (_, data)) in all.iter().enumerate() {
+        let host = |data: &[u8], at: usize| u16::from_be_bytes([data[at + 2], data[at + 3]]);
+        for at in [26, 30] {
+            let shifted = host(&sent[i % 60], at).wrapping_add(i as u16 / 60);
+            assert_eq!(host(data, at), shifted, "{i}");
+        }
+        // But for addresses and checksums, all is as it was.
+        let sum = if data[23] == 6 { 50 } else { 40 };
+        let rest = |data: &[u8]| [&data[..24], &data[34..sum], &data[sum + 2..]].concat();
+        assert_eq!(rest(data), rest(&sent[i % 60]), "{i}");
+    }
+    let text = tool("tcpdump", ["-n", "-vv", "-r", &out]).ok().text();
+    assert!(text.contains("(correct)") && text.contains("udp sum ok"));
+    assert!(
+        !text.contains("bad cksum")
+            && !text.contains("bad udp cksum")
+            && !text.contains("incorrect")
+    );
+}
+
+/// What clients and servers of connections send leaves by two ports.
+#[test]
+fn sides_are_told_apart_and_memory_does_not_grow() {
+    let temp = Temp::new();
+    let file = temp.at("in.pcap");
+    weir([
+        "generate",
+        &file,
+        "--profile",
+        "connections",
+        "--packets",
+        "3000",
+    ])
+    .ok();
+    let words = [
+        "replay",
+        &file,
+        "--to",
+        "null",
+        "--to2",
+        "null",
+        "--split-by",
+        "auto",
+        "--rate",
+        "max",
+    ];
+    let done = weir(words).ok();
+    assert!(done.err.contains("3 000 read"), "{}", done.err);
+    // A pipe with more bytes than the memory that is wanted: what was sent is not kept.
+    let bytes = std::fs::read(&file).unwrap();
+    let mut command = weir_command();
+    command.args([
+        "replay",
+        "-",
+        "--to",
+        "null",
+        "--rate",
+        "max",
+        "--control-traffic",
+        "-c",
+        "100000000",
+    ]);
+    let mut child = command
+        .stdin(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut pipe = child.stdin.take().unwrap();
+    std::io::Write::write_all(&mut pipe, &bytes[..24]).unwrap();
+    let mut fed = 0;
+    while fed < 96 << 20 {
+        std::io::Write::write_all(&mut pipe, &bytes[24..]).unwrap();
+        fed += bytes.len() - 24;
+    }
+    let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
+    let line = status
+        .lines()
+        .find(|line| line.starts_with("VmHWM"))
+        .unwrap();
+    let kib: u64 = line.split_whitespace().nth(1).unwrap().parse().unwrap();
+    drop(pipe);
+    assert!(child.wait().unwrap().success());
+    assert!(kib < 64 << 10, "{kib} KiB after {fed} bytes");
+}
+
 #[test]
 fn wrong_replays_are_refused_in_a_line() {
     let temp = Temp::new();

@@ -475,7 +475,7 @@ const MORE: &[Case] = &[
     (
         "generate a.pcap --rate fast",
         2,
-        "write packets per second, or max",
+        "write original, max, 100kpps, 2Gbit/s or 50% (of the link)",
     ),
     (
         "generate a.pcap --duration 1s --forever",
