@@ -309,6 +309,7 @@ fn open(name: &Name, options: &SinkOptions) -> Result<Box<dyn sink::Sink>, Error
     let rewrite = Rewrite {
         shift_ns: options.shift_ns,
         anonymizer: read.map_err(Error::refused)?,
+        headers: false,
     };
     Ok(rewrite.before(unchanged(name, options)?))
 }

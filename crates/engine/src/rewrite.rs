@@ -6,6 +6,7 @@
 use crate::sink::{End, Needs, Note, Sink, SinkReport};
 use std::time::Instant;
 use weir_packet::anonymize::Anonymizer;
+use weir_packet::flow::headers_len;
 use weir_packet::savefile::options::PacketOptions;
 use weir_packet::savefile::{Interface, Layout, Record, Statistics};
 use weir_packet::{Frame, LinkType};
@@ -19,12 +20,14 @@ pub struct Rewrite {
     /// Writer of other addresses, if packets get some. Then the sink learns no text of the sources: no names and descriptions of
     /// interfaces, no comments, no names of addresses, no secrets.
     pub anonymizer: Option<Anonymizer>,
+    /// Whether packets keep their headers only: up to the payload of the transport.
+    pub headers: bool,
 }
 
 impl Rewrite {
     /// Whether nothing is changed.
     pub fn is_none(&self) -> bool {
-        self.shift_ns == 0 && self.anonymizer.is_none()
+        self.shift_ns == 0 && self.anonymizer.is_none() && !self.headers
     }
 
     /// Returns a sink that changes packets and hands them to `sink`; `sink` itself if there is nothing to change.
@@ -62,11 +65,23 @@ impl Changes {
     /// Returns a packet of an interface of this link type with its changes. **Cost**: a copy of its bytes, if it gets other addresses.
     pub fn packet<'a>(&'a mut self, link: LinkType, record: &Record<'a>) -> Record<'a> {
         let time_ns = record.time_ns.map(|ns| self.time(ns));
+        let mut data = record.frame.data;
+        if self.rewrite.headers {
+            data = &data[..headers_len(link, data)];
+        }
         let Some(anonymizer) = &mut self.rewrite.anonymizer else {
-            return Record { time_ns, ..*record };
+            let frame = Frame {
+                data,
+                ..record.frame
+            };
+            return Record {
+                time_ns,
+                frame,
+                ..*record
+            };
         };
         self.bytes.clear();
-        self.bytes.extend_from_slice(record.frame.data);
+        self.bytes.extend_from_slice(data);
         let kept = anonymizer.rewrite(link, &mut self.bytes);
         self.unknown += u64::from(kept.unknown);
         Record {

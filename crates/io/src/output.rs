@@ -41,6 +41,8 @@ pub struct Rotation {
     /// Whether a file may be emptied that has a name of this output already. Otherwise its name is passed over, or refused
     /// if the names are limited by `count`. A single file, without `size` and `seconds`, is always emptied.
     pub overwrite: bool,
+    /// Whether a single file that has the name already is kept, and the output refused.
+    pub keep: bool,
 }
 
 impl Rotation {
@@ -53,7 +55,12 @@ impl Rotation {
 
     /// Whether earlier files of the same names are kept.
     fn keeps_files(&self) -> bool {
-        !self.overwrite && (self.size.is_some() || self.seconds.is_some())
+        self.keep || !self.overwrite && self.is_series()
+    }
+
+    /// Whether there are several names.
+    fn is_series(&self) -> bool {
+        self.size.is_some() || self.seconds.is_some()
     }
 }
 
@@ -659,6 +666,9 @@ impl Output {
             self.number = self.number.saturating_add(1);
             match self.make(number, name_ns, true)? {
                 Ok(made) => return Ok(made),
+                Err(path) if !self.rotation.is_series() && self.files == 0 => {
+                    return Err(earlier(path, "another file has this name, and is kept"));
+                }
                 Err(path) => {
                     self.taken.get_or_insert_with(|| (0, path.clone())).0 += 1;
                     last = path;

@@ -289,7 +289,7 @@ fn a_count_limits_nothing_beside_both_size_and_seconds() {
         size: Some(4000),
         seconds: Some(100),
         count: Some(2),
-        overwrite: false,
+        ..Rotation::default()
     };
     let mut output =
         Output::files(naming, Format::Pcap, 0, false, rotation, Reserve::default()).unwrap();
@@ -303,6 +303,36 @@ fn a_count_limits_nothing_beside_both_size_and_seconds() {
         .flat_map(|(_, bytes)| read_pcap(bytes))
         .collect();
     assert_eq!(joined, as_read(&all, 1000));
+}
+
+#[test]
+fn a_single_file_is_kept_if_asked() {
+    let scratch = Scratch::new();
+    let path = scratch.path().join("kept");
+    let rotation = Rotation {
+        keep: true,
+        ..Rotation::default()
+    };
+    let make = || {
+        Output::files(
+            one_name(&path),
+            Format::Pcap,
+            0,
+            false,
+            rotation,
+            Reserve::default(),
+        )
+    };
+    std::fs::write(&path, "mine").unwrap();
+    let error = make().unwrap_err().to_string();
+    assert!(
+        error.ends_with("another file has this name, and is kept"),
+        "{error}"
+    );
+    assert_eq!(std::fs::read(&path).unwrap(), b"mine");
+    std::fs::remove_file(&path).unwrap();
+    make().unwrap().finish().unwrap();
+    assert!(!std::fs::read(&path).unwrap().is_empty());
 }
 
 #[test]

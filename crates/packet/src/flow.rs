@@ -16,7 +16,7 @@ mod wlan;
 
 pub use facts::{Facts, Group};
 pub use hash::{FlowHash, Hasher, ShortHasher};
-pub use offsets::Offsets;
+pub use offsets::{Offsets, headers_len};
 pub use parse::{Headers, Parser, PlainHeaders, Usual};
 pub use reframe::{Around, InnerLink, Keep, Reframed};
 pub use tunnel::{MOST_VXLAN_PORTS, Tunnels};

@@ -5,7 +5,7 @@ mod line_support;
 
 use flow_support::{cases, oracle};
 use line_support::build::{cat, ether, hex, ip4, ip6, udp};
-use weir_packet::flow::{Around, InnerLink, Keep, MOST_VXLAN_PORTS, Parser, Tunnels};
+use weir_packet::flow::{Around, InnerLink, Keep, MOST_VXLAN_PORTS, Parser, Tunnels, headers_len};
 use weir_packet::{Frame, LinkType};
 
 #[test]
@@ -37,6 +37,7 @@ fn frames_cut_anywhere_have_the_key_so_far_or_none() {
             oracle::compare(case.link, &case.data[..cut]);
             let data = &case.data[..cut];
             oracle::fewer_bytes(case.outer, outer.key(data));
+            headers_alone(case.link, data, &outer);
             keys_inside.push(inner.key(data).ok());
         }
         // With more captured bytes, the key only moves inwards. The last key of all is that of the whole frame.
@@ -46,6 +47,19 @@ fn frames_cut_anywhere_have_the_key_so_far_or_none() {
             .filter(|pair| pair[0].is_some() && pair[1].is_none())
             .count();
         assert_eq!(steps, 0, "{}", case.name);
+    }
+}
+
+/// The headers of a frame have its key, and no byte of its payload.
+fn headers_alone(link: LinkType, data: &[u8], parser: &Parser) {
+    let len = headers_len(link, data);
+    let offsets = parser.offsets(data);
+    match usize::try_from(offsets.payload) {
+        Ok(payload) => assert_eq!(len, payload),
+        Err(_) => assert!(len <= data.len()),
+    }
+    if offsets.transport >= 0 {
+        assert_eq!(parser.key(&data[..len]), parser.key(data));
     }
 }
 

@@ -78,6 +78,7 @@ impl OutputArgs {
         Ok(Rewrite {
             shift_ns: self.rewriting.shift.unwrap_or(0),
             anonymizer: self.rewriting.anonymize.anonymizer()?,
+            headers: false,
         })
     }
 
@@ -461,6 +462,7 @@ impl Maker {
                 seconds,
                 count,
                 overwrite,
+                keep: false,
             },
             utc: self.utc,
             reserve: self.arguments.reserve(),

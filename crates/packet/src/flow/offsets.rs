@@ -2,7 +2,8 @@
 
 use super::ip::{self, UDP};
 use super::link::{be16, byte};
-use super::{FlowKey, Headers};
+use super::{FlowKey, Headers, Parser};
+use crate::link::LinkType;
 
 const TCP: u8 = 6;
 const DCCP: u8 = 33;
@@ -64,6 +65,51 @@ impl Offsets {
             payload,
         }
     }
+}
+
+/// Bytes of a frame up to the payload of its transport, for captures without contents.
+///
+/// Of other protocols over IP, 8 bytes of the message are kept; of later fragments, nothing after the IP header. Of a frame without IP,
+/// 42 bytes are kept: as many as ARP takes on Ethernet. **Cost**: a walk over all headers.
+pub fn headers_len(link: LinkType, data: &[u8]) -> usize {
+    const WITHOUT_IP: usize = 42;
+    let headers = Parser::new(link, false).map(|parser| parser.headers(data));
+    let Some(Ok(headers)) = headers else {
+        return data.len().min(WITHOUT_IP);
+    };
+    // All parts are slices of the frame.
+    let at = |part: &[u8]| part.as_ptr().addr() - data.as_ptr().addr();
+    let len = match headers.transport {
+        [] => at(headers.ip) + ip_header(headers.ip),
+        transport => at(transport) + transport_header(headers.key.proto, transport),
+    };
+    len.min(data.len())
+}
+
+/// Bytes of an IP header; of IPv6, with a fragment header.
+fn ip_header(ip: &[u8]) -> usize {
+    match ip.first() {
+        Some(first) if first >> 4 == 4 => usize::from(first & 15) * 4,
+        _ => 48,
+    }
+}
+
+/// Bytes of a transport header; of protocols without a known one, the first bytes of the message.
+fn transport_header(proto: u8, transport: &[u8]) -> usize {
+    const MESSAGE: usize = 8;
+    let in_words = |place: usize, shift: u8, least| {
+        let count = byte(transport, place).ok();
+        count
+            .and_then(|count| words(count >> shift, least))
+            .unwrap_or(least)
+    };
+    let header = match proto {
+        TCP => in_words(12, 4, 20),
+        SCTP => 12,
+        DCCP => in_words(4, 0, 12),
+        _ => MESSAGE,
+    };
+    header.min(transport.len())
 }
 
 /// An offset as a number; -1 in a frame that is larger than any that is captured.
