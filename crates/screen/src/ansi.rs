@@ -9,6 +9,9 @@ use std::fmt::Write as _;
 /// Begins the other screen, which is empty and without a cursor.
 pub const ENTER: &str = "\x1b[?1049h\x1b[?25l\x1b[0m\x1b[2J";
 
+/// Asks the terminal for the colour of its background; the answer comes among the [keys](crate::Keys).
+pub const ASK_BACKGROUND: &str = "\x1b]11;?\x1b\\";
+
 /// Shows the cursor, and goes back to the screen before.
 pub const LEAVE: &str = "\x1b[0m\x1b[?25h\x1b[?1049l";
 

@@ -13,7 +13,7 @@
 use crate::columns::{Placed, placed};
 use crate::rows::Row;
 use crate::scene::{Scene, Status};
-use crate::text::{clean, packet_rate, shortened};
+use crate::text::{begin, cells, clean, packet_rate, shortened};
 use crate::ui::{Asked, Tab, current};
 use crate::{detail, graph, help};
 use ratatui_core::buffer::Buffer;
@@ -163,7 +163,7 @@ impl Canvas<'_> {
     }
 
     fn put_right(&mut self, y: u16, text: &str, style: Style) {
-        let length = u16::try_from(text.chars().count()).unwrap_or(u16::MAX);
+        let length = u16::try_from(cells(text)).unwrap_or(u16::MAX);
         let x = self.places.width.saturating_sub(length + 1);
         self.put(x, y, text, style);
     }
@@ -185,9 +185,9 @@ impl Canvas<'_> {
                 (words, look.alarm())
             }
         };
-        let loss = shortened(&loss, 30);
+        let loss = shortened(&clean(&loss, look.ascii), 30);
         self.put_right(0, &loss, style);
-        let mut right = self.places.width - 1 - loss.chars().count() as u16;
+        let mut right = self.places.width - 1 - cells(&loss) as u16;
         let up = about.up_s.map(|up| {
             let (hours, minutes) = (up / 3600, up / 60 % 60);
             format!("up {hours:02}:{minutes:02}:{:02}", up % 60)
@@ -198,7 +198,7 @@ impl Canvas<'_> {
         // The more important come first.
         let name = clean(&about.sources, look.ascii);
         let speed_room = speed.as_ref().map_or(0, |speed| speed.len() as u16 + 2);
-        let least = left + (name.chars().count() as u16).min(12) + 2 + speed_room;
+        let least = left + (cells(&name) as u16).min(12) + 2 + speed_room;
         for words in [up.filter(|_| self.places.width >= 72), now]
             .into_iter()
             .flatten()
@@ -478,6 +478,14 @@ impl Canvas<'_> {
             }
             return;
         }
+        if let Some(question) = &ui.question {
+            let blank = " ".repeat(self.places.width.into());
+            self.put(0, y - 1, &blank, look.plain());
+            for (words, y) in question.words.iter().zip(y - 1..) {
+                self.put(1, y, &shortened(words, room), look.accent());
+            }
+            return;
+        }
         let words = ui.note.clone().or_else(|| about.status.words());
         let is_alarm = ui.note.is_none() && about.status.is_alarm();
         let words = words.or_else(|| about.message.clone());
@@ -513,7 +521,7 @@ impl Canvas<'_> {
             .first()
             .map_or(0, |it| it.width);
         let chosen = ui.chosen.as_ref().map(|chosen| chosen.name.as_str());
-        if let Some(name) = chosen.filter(|name| name.chars().count() > first.into()) {
+        if let Some(name) = chosen.filter(|name| cells(name) > first.into()) {
             let name = shortened(name, room);
             self.put(x, y, &name, self.scene.look.faint());
         }
@@ -521,7 +529,36 @@ impl Canvas<'_> {
 
     fn keys(&mut self) {
         let ui = self.scene.ui;
-        let keys: &[&str] = match () {
+        let offered = ui.question.as_ref();
+        let offered = offered.map(|it| ["Enter writes", it.save.option(), "Esc leaves it"]);
+        let keys: &[&str] = match &offered {
+            Some(keys) => keys,
+            None => self.usual_keys(),
+        };
+        let y = self.places.height - 1;
+        let mut x = 1;
+        for key in keys {
+            let length = key.chars().count() as u16;
+            if x + length + 1 > self.places.width {
+                break;
+            }
+            let (name, does) = match key.split_once(' ') {
+                Some(both) if offered.is_some() => both,
+                _ => key.rsplit_once(' ').unwrap_or((key, "")),
+            };
+            let (name, does) = match key.strip_prefix("Tab ") {
+                Some(tabs) => ("Tab", tabs),
+                None => (name, does),
+            };
+            let next = self.put(x, y, name, self.scene.look.accent());
+            self.put(next + 1, y, does, self.scene.look.faint());
+            x += length + 2;
+        }
+    }
+
+    fn usual_keys(&self) -> &'static [&'static str] {
+        let ui = self.scene.ui;
+        match () {
             () if ui.input.is_some() => &["Enter takes it", "Esc leaves it", "^U empties it"],
             () if ui.has_help => &["any key goes back", "q quit"],
             () if ui.has_detail => &["Esc back", "p pause", "< > time", "? help", "q quit"],
@@ -538,34 +575,17 @@ impl Canvas<'_> {
                 "t step",
                 "k key",
                 "Tab 1-5",
+                "w packets",
+                "B bundle",
             ],
-        };
-        let y = self.places.height - 1;
-        let mut x = 1;
-        for key in keys {
-            let length = key.chars().count() as u16;
-            if x + length + 1 > self.places.width {
-                break;
-            }
-            let (name, does) = key.rsplit_once(' ').unwrap_or((key, ""));
-            let (name, does) = match key.strip_prefix("Tab ") {
-                Some(tabs) => ("Tab", tabs),
-                None => (name, does),
-            };
-            let next = self.put(x, y, name, self.scene.look.accent());
-            self.put(next + 1, y, does, self.scene.look.faint());
-            x += length + 2;
         }
     }
 }
 
 /// The first characters of a text that has no room.
 fn cut(text: &str, room: usize) -> String {
-    match text.chars().count() > room {
-        true => {
-            let kept: String = text.chars().take(room.saturating_sub(2)).collect();
-            format!("{kept}..")
-        }
+    match cells(text) > room {
+        true => format!("{}..", begin(text, room.saturating_sub(2))),
         false => text.to_owned(),
     }
 }

@@ -3,7 +3,7 @@
 use crate::draw::Canvas;
 use crate::ui::Tab;
 
-const KEYS: [(&str, &str); 15] = [
+const KEYS: [(&str, &str); 17] = [
     (
         "Up, Down, PgUp, PgDn",
         "choose a row; above the first are the findings",
@@ -19,6 +19,11 @@ const KEYS: [(&str, &str); 15] = [
     ("f", "capture by another expression (tcpdump's)"),
     ("k", "count by a further key, as --key of weir measure"),
     ("n", "names of hosts, as DNS and TLS tell them, or none"),
+    (
+        "w",
+        "write the packets of the chosen row from before to a file",
+    ),
+    ("B", "write an incident bundle: this screen, rows, packets"),
     ("^L", "draw everything again"),
     ("^Z", "suspend; fg goes on"),
     ("q, ^C", "quit"),

@@ -39,6 +39,11 @@ pub enum Key {
     Redraw,
     /// Control and U: an empty line.
     Clear,
+    /// No key: the terminal's answer about its background, light or not.
+    Background {
+        /// Whether it is light.
+        light: bool,
+    },
 }
 
 /// Reader of keys. A sequence may arrive in pieces.
@@ -46,6 +51,9 @@ pub enum Key {
 pub struct Keys {
     pending: Vec<u8>,
 }
+
+/// Begin of the terminal's answer about the colour of its background. **Source**: xterm's ctlseqs, OSC 11.
+const BACKGROUND: &[u8] = b"11;rgb:";
 
 /// Longest sequence, bytes; longer sequences are left out.
 const LONGEST: usize = 32;
@@ -70,9 +78,14 @@ impl Keys {
         !self.pending.is_empty()
     }
 
+    /// Whether the pending bytes are an escape alone, which may be the key.
+    pub fn is_escape(&self) -> bool {
+        self.pending == [0x1b]
+    }
+
     /// Ends a sequence to which nothing came: a single escape is the key.
     pub fn end(&mut self) -> Option<Key> {
-        let is_escape = self.pending == [0x1b];
+        let is_escape = self.is_escape();
         self.pending.clear();
         is_escape.then_some(Key::Esc)
     }
@@ -120,6 +133,7 @@ fn letter(bytes: &[u8]) -> Option<(Option<Key>, usize)> {
 fn sequence(bytes: &[u8]) -> Option<(Option<Key>, usize)> {
     match bytes.first()? {
         b'[' => {}
+        b']' => return answer(&bytes[1..]).map(|(key, used)| (key, used + 1)),
         b'O' => return bytes.get(1).map(|end| (named(&[], *end), 2)),
         // A second key: the escape stands alone.
         _ => return Some((Some(Key::Esc), 0)),
@@ -129,6 +143,38 @@ fn sequence(bytes: &[u8]) -> Option<(Option<Key>, usize)> {
         return (body.len() > LONGEST).then_some((None, bytes.len()));
     };
     Some((named(&body[..end], body[end]), end + 2))
+}
+
+/// An answer of the terminal, to its end: BEL, or escape and a backslash.
+fn answer(bytes: &[u8]) -> Option<(Option<Key>, usize)> {
+    let Some(end) = bytes.iter().position(|byte| *byte < 0x20) else {
+        return (bytes.len() > LONGEST).then_some((None, bytes.len()));
+    };
+    let used = match bytes[end..] {
+        [0x1b] => return None,
+        [0x1b, b'\\', ..] => end + 2,
+        [0x07, ..] => end + 1,
+        _ => end,
+    };
+    let colour = bytes[..end].strip_prefix(BACKGROUND);
+    let light = colour.and_then(is_light);
+    Some((light.map(|light| Key::Background { light }), used))
+}
+
+/// Whether a colour, such as `ffff/ffff/dddd`, is light.
+fn is_light(colour: &[u8]) -> Option<bool> {
+    let parts = str::from_utf8(colour).ok()?.split('/');
+    let share = |part: &str| {
+        let most = 16_u32.checked_pow(part.len() as u32)?.checked_sub(1)?;
+        let value = u32::from_str_radix(part, 16).ok()?;
+        Some(f64::from(value) / f64::from(most.max(1)))
+    };
+    let parts: Vec<f64> = parts.map(share).collect::<Option<_>>()?;
+    let [red, green, blue] = parts[..] else {
+        return None;
+    };
+    // Weights of ITU-R BT.601.
+    Some(0.299 * red + 0.587 * green + 0.114 * blue > 0.5)
 }
 
 /// The key of a sequence with parameters and an end.
@@ -192,10 +238,38 @@ mod tests {
     }
 
     #[test]
+    fn the_terminal_tells_its_background() {
+        let light = Key::Background { light: true };
+        let dark = Key::Background { light: false };
+        assert_eq!(
+            all(b"\x1b]11;rgb:ffff/ffff/dddd\x1b\\q"),
+            [light, Key::Char('q')]
+        );
+        assert_eq!(all(b"\x1b]11;rgb:00/2b/36\x07q"), [dark, Key::Char('q')]);
+        for answer in [
+            "11;rgb:xx/yy/zz",
+            "11;rgb:1/2",
+            "11;rgb:///",
+            "0;q",
+            "11;rgb:123456789/1/1",
+        ] {
+            let bytes = format!("\x1b]{answer}\x07p");
+            assert_eq!(all(bytes.as_bytes()), [Key::Char('p')], "{answer}");
+        }
+        let (mut keys, bytes) = (Keys::default(), b"\x1b]11;rgb:f/f/f\x1b\\");
+        let found: Vec<Key> = bytes.iter().flat_map(|byte| keys.take(&[*byte])).collect();
+        assert_eq!(found, [light]);
+    }
+
+    #[test]
     fn what_is_kept_is_bounded() {
         let mut keys = Keys::default();
         for _ in 0..1000 {
             keys.take(b"\x1b[1;1;1;1");
+            assert!(keys.pending.len() < 64);
+        }
+        for _ in 0..1000 {
+            keys.take(b"\x1b]1;1;1;1");
             assert!(keys.pending.len() < 64);
         }
     }

@@ -1,14 +1,15 @@
 //! Text for cells.
 
+use ratatui_core::buffer::{Buffer, Cell};
 use std::fmt::Write as _;
 use weir_packet::text::printable;
 
-/// Text in one line that cannot steer a terminal: control characters, marks of the direction of writing, and all other characters that are
-/// neither letters nor digits are escaped. With `ascii`, letters outside ASCII are also escaped.
+/// Text in one line that cannot steer a terminal, and whose width is known: all characters but ASCII and [plain](is_plain) letters are
+/// escaped. With `ascii`, letters outside ASCII are also escaped.
 pub fn clean(text: &str, ascii: bool) -> String {
     let mut out = String::with_capacity(text.len());
     for c in printable(text).chars() {
-        let stays = c == ' ' || c.is_ascii_graphic() || (!ascii && c.is_alphanumeric());
+        let stays = c == ' ' || c.is_ascii_graphic() || (!ascii && is_plain(c));
         let _ = match stays {
             true => out.write_char(c),
             false => write!(out, "\\u{:04x}", u32::from(c)),
@@ -17,16 +18,57 @@ pub fn clean(text: &str, ascii: bool) -> String {
     out
 }
 
-/// A text of at most `room` characters: of a longer one, the begin and the end.
+/// Lines of a picture, without blanks at their ends.
+pub fn lines(picture: &Buffer) -> String {
+    let mut text = String::new();
+    for line in picture.content.chunks(picture.area.width.max(1).into()) {
+        let line: String = line.iter().map(Cell::symbol).collect();
+        text.push_str(line.trim_end());
+        text.push('\n');
+    }
+    text
+}
+
+/// Whether a character is a letter or a digit of a script that is written from left to right without marks above or below other
+/// letters: Latin, Greek, Cyrillic, Armenian, Georgian, and those [of two cells](is_wide).
+fn is_plain(c: char) -> bool {
+    let is_narrow = matches!(c,
+        '\u{c0}'..='\u{2af}' | '\u{370}'..='\u{587}' | '\u{10a0}'..='\u{10ff}' | '\u{1e00}'..='\u{1fff}');
+    c.is_alphanumeric() && (is_narrow || is_wide(c))
+}
+
+/// Whether a letter takes two cells: Japanese, Chinese, Korean. **Source**: Unicode's EastAsianWidth.txt.
+fn is_wide(c: char) -> bool {
+    matches!(c,
+        '\u{3041}'..='\u{3096}' | '\u{30a1}'..='\u{30fa}' | '\u{3400}'..='\u{4dbf}' | '\u{4e00}'..='\u{9fff}' | '\u{ac00}'..='\u{d7a3}')
+}
+
+/// Number of cells that a cleaned text takes.
+pub(crate) fn cells(text: &str) -> usize {
+    text.chars().map(|c| 1 + usize::from(is_wide(c))).sum()
+}
+
+/// The first characters of a text, as far as they fit into `room` cells.
+pub(crate) fn begin(text: &str, room: usize) -> &str {
+    let mut left = room;
+    let fits = |(_, c): &(usize, char)| {
+        let rest = left.checked_sub(1 + usize::from(is_wide(*c)));
+        left = rest.unwrap_or(0);
+        rest.is_some()
+    };
+    let last = text.char_indices().take_while(fits).last();
+    last.map_or("", |(at, c)| &text[..at + c.len_utf8()])
+}
+
+/// A text of at most `room` cells: of a longer one, the begin and the end.
 pub(crate) fn shortened(text: &str, room: usize) -> String {
-    let length = text.chars().count();
-    if length <= room {
+    if cells(text) <= room {
         return text.to_owned();
     }
     let kept = room.saturating_sub(2);
-    let end = kept / 2;
-    let begin: String = text.chars().take(kept - end).collect();
-    let end: String = text.chars().skip(length - end).collect();
+    let turned: String = text.chars().rev().collect();
+    let end: String = begin(&turned, kept / 2).chars().rev().collect();
+    let begin = begin(text, kept - kept / 2);
     let dots = "..";
     format!("{begin}{}{end}", &dots[..room.min(2)])
 }
@@ -65,6 +107,8 @@ mod tests {
         assert!(shown.chars().all(|c| c.is_ascii_graphic()), "{shown}");
         assert_eq!(clean("Zürich 漢", false), "Zürich 漢");
         assert_eq!(clean("Zürich", true), "Z\\u00fcrich");
+        // Letters that are written from the right, or above others.
+        assert_eq!(clean("א\u{93f}\u{e31}", false), "\\u05d0\\u093f\\u0e31");
     }
 
     #[test]
@@ -74,6 +118,10 @@ mod tests {
         assert_eq!(shortened("0123456789", 2), "..");
         assert_eq!(shortened("0123456789", 1), ".");
         assert_eq!(shortened("0123456789", 0), "");
+        assert_eq!(shortened("漢字漢字漢", 10), "漢字漢字漢");
+        assert_eq!(shortened("漢字漢字漢", 9), "漢字..漢");
+        assert_eq!(shortened("漢字漢字漢", 5), "漢..");
+        assert_eq!(begin("a漢", 2), "a");
     }
 
     #[test]

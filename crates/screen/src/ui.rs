@@ -3,6 +3,7 @@
 use crate::keys::Key;
 use crate::look::Look;
 use crate::rows::{self, Id, Row};
+use crate::save::{Question, Save};
 use crate::text::clean;
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -66,7 +67,7 @@ impl Tab {
     }
 
     /// Names of the orders, the first is the usual one.
-    pub(crate) fn orders(self) -> &'static [&'static str] {
+    pub fn orders(self) -> &'static [&'static str] {
         match self {
             Self::Hosts | Self::Conversations | Self::Services | Self::Key => {
                 &["rate", "sent", "received", "packets", "newest"]
@@ -110,6 +111,8 @@ pub(crate) struct Crumb {
     pub words: String,
     pub only: Option<Only>,
     before: (Tab, Option<Chosen>),
+    /// The time that was shown before, if opening the row has changed it.
+    time: Option<Option<i64>>,
 }
 
 /// A chosen row and its place in the table.
@@ -158,6 +161,10 @@ pub enum Effect {
     SetFilter(String),
     /// Count by this key in addition; `None`: by no further key.
     SetKey(Option<KeyKind>),
+    /// Ask whether these files shall be written, by [`Ui::offer`].
+    Offer(Save),
+    /// Write the files of the last offer.
+    Write,
 }
 
 /// State of the keys.
@@ -172,6 +179,7 @@ pub struct Ui {
     /// Text of the rows to show; with `!`, of the rows to leave out.
     pub(crate) only_rows: String,
     pub(crate) input: Option<Input>,
+    pub(crate) question: Option<Question>,
     pub(crate) crumbs: Vec<Crumb>,
     pub(crate) has_help: bool,
     pub(crate) has_detail: bool,
@@ -194,7 +202,7 @@ pub struct Ui {
     rows: Vec<Row>,
     /// Rows that fit into the last picture.
     room: usize,
-    look: Look,
+    pub(crate) look: Look,
 }
 
 impl Ui {
@@ -208,6 +216,7 @@ impl Ui {
             top: 0,
             only_rows: String::new(),
             input: None,
+            question: None,
             crumbs: Vec::new(),
             has_help: false,
             has_detail: false,
@@ -223,6 +232,15 @@ impl Ui {
             rows: Vec::new(),
             room: 10,
             look,
+        }
+    }
+
+    /// Counts by a further key from the begin on, and orders the rows of keys by the order of this name.
+    pub fn begin_with(&mut self, further: Option<KeyKind>, order: Option<&str>) {
+        self.further = further;
+        for tab in Tab::ALL {
+            let place = order.and_then(|order| tab.orders().iter().position(|it| *it == order));
+            self.orders[tab as usize] = place.unwrap_or(0);
         }
     }
 
@@ -385,6 +403,9 @@ impl Ui {
         if self.input.is_some() {
             return self.type_key(key);
         }
+        if self.question.is_some() {
+            return self.answer_question(key);
+        }
         if self.has_help {
             self.has_help = false;
             return match key {
@@ -398,6 +419,11 @@ impl Ui {
             Key::Char('/') => self.ask(Asked::Rows, self.only_rows.clone()),
             Key::Char('f') => self.ask(Asked::Capture, self.filter.clone()),
             Key::Char('k') => self.ask(Asked::Key, String::new()),
+            Key::Char('w') => {
+                let all = self.at.is_none();
+                return Effect::Offer(Save::Packets { all });
+            }
+            Key::Char('B') => return Effect::Offer(Save::Bundle { payload: false }),
             Key::Char('s') => {
                 let count = self.tab.orders().len();
                 let order = &mut self.orders[self.tab as usize];
@@ -612,6 +638,14 @@ impl Ui {
                 Some((finding, host)) => {
                     let words = format!("{} {host}", finding.kind.name().replace('_', " "));
                     self.enter(words, Some(Only::Host(host)), Tab::Conversations);
+                    // An open finding is about the present too.
+                    if finding.state != State::Begun {
+                        let before = self.at.replace(finding.begin_ns);
+                        let crumb = self.crumbs.last_mut();
+                        crumb
+                            .into_iter()
+                            .for_each(|crumb| crumb.time = Some(before));
+                    }
                 }
                 None => self.say("this finding is about the whole link"),
             }
@@ -640,6 +674,7 @@ impl Ui {
             words,
             only,
             before,
+            time: None,
         });
         self.set_tab(tab);
     }
@@ -652,6 +687,7 @@ impl Ui {
             let (tab, chosen) = crumb.before;
             self.set_tab(tab);
             self.chosen = chosen;
+            self.at = crumb.time.unwrap_or(self.at);
         } else if !self.only_rows.is_empty() {
             self.only_rows.clear();
         } else {

@@ -5,7 +5,7 @@ mod planted;
 use planted::{BEGIN, SECOND, Traffic, view};
 use std::net::IpAddr;
 use weir_measure::KeyKind;
-use weir_screen::{About, Effect, Key, Look, Rect, Scene, Status, Ui, draw, points};
+use weir_screen::{About, Effect, Key, Look, Rect, Save, Scene, Status, Subject, Ui, draw, points};
 use weir_view::{Ask, Snapshot, Span, View};
 
 const AREA: Rect = Rect {
@@ -169,6 +169,68 @@ fn a_finding_opens_its_host() {
             .iter()
             .all(|row| row.contains("10.0.0.13"))
     );
+}
+
+#[test]
+fn an_ended_finding_opens_at_its_time_and_escape_comes_back() {
+    let view = view(40, |second, traffic| {
+        if second < 12 {
+            traffic.usual();
+        } else {
+            traffic.udp((0x0a00_0001, 53), (0x0a00_0002, 53), 100);
+        }
+    });
+    let mut ui = Ui::new(Look::default());
+    press(&view, &mut ui, &[Key::Up]);
+    let marked = |ui: &mut Ui| {
+        let lines = shown(&view, ui);
+        lines.into_iter().find(|line| line.starts_with(">!"))
+    };
+    for _ in 0..20 {
+        if marked(&mut ui).is_some_and(|line| line.contains("scan 10.0.0.13 (ended)")) {
+            break;
+        }
+        press(&view, &mut ui, &[Key::Up]);
+    }
+    assert!(marked(&mut ui).unwrap().contains("scan 10.0.0.13 (ended)"));
+    assert!(matches!(ui.subject(), Subject::Finding(_)));
+    press(&view, &mut ui, &[Key::Enter]);
+    let found = rows(&view, &mut ui);
+    assert!(!found.is_empty() && found.iter().all(|row| row.contains("10.0.0.13")));
+    assert!(ui.is_past());
+    press(&view, &mut ui, &[Key::Esc]);
+    assert!(!ui.is_past());
+}
+
+#[test]
+fn files_are_written_only_after_an_answer() {
+    let view = view(3, |_, traffic| traffic.usual());
+    let mut ui = Ui::new(Look::default());
+    let steps = Save::Packets { all: true };
+    let one = Save::Packets { all: false };
+    assert_eq!(press(&view, &mut ui, &typed("w")), Effect::Offer(steps));
+    let words = ["a.pcapng: about 3 kB\u{1b}[m", "host 10.0.0.1"].map(str::to_owned);
+    ui.offer(steps, &words);
+    let lines = shown(&view, &mut ui);
+    assert!(
+        lines[37].contains(r"a.pcapng: about 3 kB\x1b[m"),
+        "{lines:?}"
+    );
+    assert!(lines[38].contains("host 10.0.0.1"), "{lines:?}");
+    assert!(lines[39].contains("Enter writes"), "{lines:?}");
+    assert_eq!(press(&view, &mut ui, &typed("t")), Effect::Offer(one));
+    ui.offer(one, &words);
+    assert_eq!(press(&view, &mut ui, &typed("q")), Effect::Draw);
+    assert_eq!(press(&view, &mut ui, &[Key::Enter]), Effect::Draw);
+    let bundle = Save::Bundle { payload: false };
+    assert_eq!(press(&view, &mut ui, &typed("B")), Effect::Offer(bundle));
+    ui.offer(bundle, &words);
+    assert_eq!(press(&view, &mut ui, &[Key::Enter]), Effect::Write);
+    assert_eq!(ui.subject(), Subject::All);
+    press(&view, &mut ui, &[Key::Down]);
+    assert!(matches!(ui.subject(), Subject::Row(_)));
+    press(&view, &mut ui, &[Key::Enter]);
+    assert!(matches!(ui.subject(), Subject::Host(_)));
 }
 
 #[test]

@@ -33,6 +33,7 @@ mod summary;
 mod table;
 mod terminal;
 mod times;
+mod toml_file;
 pub mod topics;
 mod walls;
 mod watch;

@@ -1,5 +1,6 @@
 //! `weir measure`: the largest flows, addresses or ports of the traffic.
 
+mod lines;
 mod printer;
 mod report;
 
@@ -28,6 +29,7 @@ use crate::times;
 use crate::walls::Walls;
 use crate::watch::{self, Running, Watch};
 use anyhow::bail;
+use lines::Lines;
 use printer::Printer;
 use report::Report;
 pub use report::{bound_of_change, key_columns};
@@ -104,8 +106,12 @@ fn run_over(
     if arguments.sketch.is_some() && options.by.is_distinct() {
         return Err(no_sketch(options.by).into());
     }
-    let settings = options.settings(&arguments.sources)?;
     let form = arguments.format.form().unwrap_or(Form::Table);
+    let has_lines = watch.is_none() && has_lines(arguments, form);
+    if has_lines {
+        (options.window, options.late) = (Some(lines::EVERY), Some(lines::EVERY));
+    }
+    let settings = options.settings(&arguments.sources)?;
     check_form(arguments, form)?;
     let output = &arguments.output;
     output.check_rewriting(output.writes())?;
@@ -137,8 +143,10 @@ fn run_over(
             .or_else(|| output.absent_directory(true)),
     };
     let mut walls = Walls::of_measure(arguments, &session)?;
-    if watch.is_some() {
+    if let Some(watch) = watch {
         walls.changes_filter();
+        let (directory, history) = watch.files();
+        walls.saves(directory, history);
     }
     let programs = output.programs(&walls)?;
     let hook = arguments.on_finding.as_ref();
@@ -165,7 +173,7 @@ fn run_over(
         behind_tags: query.is_some_and(|query| query.selection.behind_tags),
         inner: arguments.inside.tunnels()?,
         // Windows are delivered as soon as they are complete.
-        at_once: arguments.window.is_some(),
+        at_once: options.window.is_some(),
         splits: output.expressions(),
         span,
         slow: slow_compilation(),
@@ -211,6 +219,8 @@ fn run_over(
         capturing: session.is_live(),
         session,
         printer: None,
+        has_lines,
+        lines: None,
         hook,
         processes,
         unsaid: Vec::new(),
@@ -316,6 +326,14 @@ fn session(
     session
 }
 
+/// Whether a terminal shows a line for each second of a capture whose answer comes at its end.
+fn has_lines(arguments: &MeasureArgs, form: Form) -> bool {
+    let mut sources = arguments.sources.iter();
+    let is_alone = arguments.window.is_none() && arguments.state != StateArg::Shared;
+    let is_shown = form == Form::Table && io::stdout().is_terminal();
+    is_alone && is_shown && sources.all(|name| interface(name).is_some())
+}
+
 /// Most rows of a table: 10, or as many as can reach the least share.
 fn rows(arguments: &MeasureArgs) -> usize {
     const MOST: f64 = 10_000.0;
@@ -414,6 +432,9 @@ struct Command<'a> {
     capturing: bool,
     /// Thread that prints the windows of a capture.
     printer: Option<Printer>,
+    /// Whether a terminal shows a line each second, and the lines once the sources are open.
+    has_lines: bool,
+    lines: Option<Lines>,
     /// The screen that shows the windows, in place of standard output.
     watch: Option<&'a Watch>,
     /// The screen while it is drawn.
@@ -468,6 +489,11 @@ impl Command<'_> {
         let ticks = self.ticks();
         let (watch, mut screen_run) = (self.watch, None);
         let system = watch.map(|_| watch::System::open(self.arguments, self.session.place()));
+        if self.has_lines {
+            let system = watch::System::open(self.arguments, self.session.place());
+            let (local, is_ascii) = (self.options.local.clone(), watch::look().ascii);
+            self.lines = Some(Lines::new(system, local, is_ascii));
+        }
         let shown = (self.arguments.names.names(), self.options.link_bits_per_s);
         let mut processes = self.processes.take();
         let begun = |run: &Run| {
@@ -519,7 +545,10 @@ impl Command<'_> {
                 self.watch.into_iter().for_each(|watch| watch.add(&window));
             }
             Event::Window(window) if self.output.is_ok() => {
-                self.output = self.window(window, stop);
+                self.output = match self.has_lines {
+                    true => self.line(&window, stop),
+                    false => self.window(window, stop),
+                };
                 if self.output.is_err() {
                     stop.store(true, Ordering::Relaxed);
                 }
@@ -538,19 +567,34 @@ impl Command<'_> {
             let text = self.report.window(&window);
             return print(&(text + &self.findings()));
         }
-        let printer = match &self.printer {
-            Some(printer) => printer,
-            None => {
-                let screen = self.show.progress.screen();
-                self.printer.insert(Printer::start(stop, screen)?)
-            }
-        };
-        if let Some(window) = self.unprinted.admit(window, !printer.is_full()) {
+        let is_full = self.printer(stop)?.is_full();
+        if let Some(window) = self.unprinted.admit(window, !is_full) {
             let text = self.report.window(&window);
             let findings = std::mem::take(&mut self.unsaid);
-            printer.add(text + &self.report.findings(&findings));
+            let text = text + &self.report.findings(&findings);
+            self.printer(stop)?.add(text);
         }
         Ok(())
+    }
+
+    /// Prints the line of a window during a capture. Lines that a slow terminal does not take are left out.
+    fn line(&mut self, window: &Window<'_>, stop: &Arc<AtomicBool>) -> io::Result<()> {
+        let lines = self.lines.as_mut().filter(|_| self.capturing);
+        if let Some(line) = lines.and_then(|lines| lines.line(window)) {
+            let printer = self.printer(stop)?;
+            if !printer.is_full() {
+                printer.add(line);
+            }
+        }
+        Ok(())
+    }
+
+    fn printer(&mut self, stop: &Arc<AtomicBool>) -> io::Result<&Printer> {
+        if self.printer.is_none() {
+            let screen = self.show.progress.screen();
+            self.printer = Some(Printer::start(stop, screen)?);
+        }
+        Ok(self.printer.as_ref().expect("it was started"))
     }
 
     /// Takes the findings that began or ended, and has the program run for each. Standard output may be slow, and the program
@@ -687,7 +731,7 @@ impl Command<'_> {
     ) -> anyhow::Result<()> {
         let arguments = self.arguments;
         let mut options = self.options.clone();
-        options.keys.extend(part.further);
+        options.keys = weir_screen::Tab::kinds().chain(part.further).collect();
         let times = Some(part.times());
         let is_inside = arguments.inside.inner || arguments.names.resolve;
         let query = watch.past.query(times, &part.filter, is_inside);

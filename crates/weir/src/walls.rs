@@ -207,6 +207,16 @@ impl Walls {
         self.replaces(outputs);
     }
 
+    /// Allows to make files in a directory, and to read a record once more.
+    pub fn saves(&mut self, directory: &Path, history: Option<&Name>) {
+        self.makes_files = true;
+        self.paths.keeps(directory);
+        if let Some(history) = history {
+            self.kept.push(Capability::DacReadSearch);
+            self.paths.reads(Path::new(history));
+        }
+    }
+
     /// Allows to replace the filter.
     pub fn changes_filter(&mut self) {
         self.needs.loads = true;

@@ -5,18 +5,23 @@
 
 mod messages;
 mod past;
+mod save;
 mod session;
+mod settings;
 mod shared;
+mod subject;
 
 use crate::cli::{ByArg, HealthArg, MeasureArgs, WatchArgs};
 use crate::measure;
-use crate::outcome::{Outcome, say_plain};
+use crate::outcome::{Outcome, directory_words, say_plain};
 use crate::query::defaults;
 use anyhow::bail;
 pub use past::{Part, Past, span};
 pub use session::Running;
+use settings::Settings;
 use shared::Shared;
 use std::io::{self, IsTerminal};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -24,6 +29,7 @@ use weir_engine::capture::namespaced::{bare, namespace_of};
 use weir_engine::control::Control;
 use weir_engine::event::Event;
 use weir_engine::name::Name;
+use weir_engine::records::{self, CheckError};
 use weir_engine::zone::Zone;
 use weir_filter::Names;
 use weir_io::network::Network;
@@ -53,7 +59,7 @@ pub fn run(mut arguments: WatchArgs) -> anyhow::Result<Outcome> {
         arguments.inside.inner || arguments.names.resolve,
         arguments.follow,
     )?;
-    measure::run_watched(measured(arguments, &watch.past), &watch, query)
+    measure::run_watched(measured(arguments, &watch), &watch, query)
 }
 
 /// Refuses to run where no screen can be drawn.
@@ -87,13 +93,13 @@ fn default_interface() -> anyhow::Result<Name> {
 }
 
 /// The run of `weir measure` that a screen is.
-fn measured(arguments: WatchArgs, past: &Past) -> MeasureArgs {
+fn measured(arguments: WatchArgs, watch: &Watch) -> MeasureArgs {
     MeasureArgs {
         sources: arguments.sources,
         filter: arguments.filter,
         inside: arguments.inside,
         names: arguments.names,
-        key: Tab::kinds().collect(),
+        key: Tab::kinds().chain(watch.start.settings.key).collect(),
         by: ByArg::Bytes,
         top: Some(ROWS),
         health: vec![HealthArg::Tcp, HealthArg::Dns],
@@ -103,7 +109,7 @@ fn measured(arguments: WatchArgs, past: &Past) -> MeasureArgs {
         link: arguments.link,
         local: arguments.local,
         // A recorder hands on what comes.
-        follow: arguments.follow && !past.is_record(),
+        follow: arguments.follow && !watch.past.is_record(),
         live: arguments.live,
         workers: arguments.workers,
         walls: arguments.walls,
@@ -118,6 +124,8 @@ pub struct Watch {
     pub past: Past,
     shared: Arc<Shared>,
     start: session::Start,
+    /// The record directory of packets from before the capture.
+    history: Option<Name>,
 }
 
 impl Watch {
@@ -132,19 +140,37 @@ impl Watch {
         let at = past::place(arguments.at.as_ref(), arguments.utc)?;
         let mut past = Past::of(&arguments.sources, is_live, at)?;
         past.can_read_again &= !arguments.follow;
+        let settings = Settings::read()?;
+        let (look, asks_background) = chosen_look(&settings);
+        check_directories(arguments, is_live)?;
+        let saves = save::Settings {
+            directory: Path::new(&arguments.save_dir).to_owned(),
+            origin: origin(arguments, &past, is_live),
+            inner: arguments.inside.tunnels()?,
+            utc: arguments.utc,
+        };
         Ok(Self {
+            history: arguments.history.clone(),
             shared: Arc::new(Shared::new(is_live, local.clone(), &past)),
             start: session::Start {
                 sources: names.join(" "),
                 filter: arguments.filter.clone(),
                 is_live,
                 has_sides: is_live || local.is_some(),
-                look: look(),
+                look,
+                asks_background,
+                settings,
                 at,
                 can_read_again: past.can_read_again,
+                saves,
             },
             past,
         })
+    }
+
+    /// The directory of files that keys write, and the record directory of packets from before.
+    pub fn files(&self) -> (&Path, Option<&Name>) {
+        (&self.start.saves.directory, self.history.as_ref())
     }
 
     /// Takes a window. **Threads**: the run's.
@@ -184,6 +210,44 @@ impl Watch {
     }
 }
 
+/// Refuses directories that cannot be used.
+fn check_directories(arguments: &WatchArgs, is_live: bool) -> anyhow::Result<()> {
+    let directory = &arguments.save_dir;
+    if !Path::new(directory).is_dir() {
+        bail!("--save-dir {directory} is not a directory: mkdir -p {directory}, or name another");
+    }
+    let Some(history) = &arguments.history else {
+        return Ok(());
+    };
+    if !is_live {
+        bail!("--history is for interfaces: packets of files and records are read there again");
+    }
+    match records::check(history.as_ref()) {
+        Ok(()) => Ok(()),
+        Err(CheckError::Io(error)) => bail!("--history {history}: {}", directory_words(&error)),
+        Err(error) => bail!("--history {history}: {error}"),
+    }
+}
+
+/// Where packets from before are.
+fn origin(arguments: &WatchArgs, past: &Past, is_live: bool) -> Result<save::Origin, &'static str> {
+    let record = arguments.history.iter().cloned().collect();
+    match (is_live, &arguments.history) {
+        (true, Some(_)) => Ok(save::Origin {
+            sources: record,
+            is_record: true,
+        }),
+        (true, None) => Err(
+            "interfaces keep no packets: start weir watch with --history DIR, a record of weir record",
+        ),
+        (false, _) if past.can_read_again || past.is_record() => Ok(save::Origin {
+            sources: arguments.sources.clone(),
+            is_record: past.is_record(),
+        }),
+        (false, _) => Err("this source cannot be read a second time"),
+    }
+}
+
 /// Facts of the system for a screen, opened before the process is confined.
 #[derive(Debug)]
 pub struct System {
@@ -203,6 +267,18 @@ impl System {
             zone: Zone::new(arguments.utc),
         }
     }
+
+    /// Names of sources without a carrier.
+    pub fn down(&self) -> Vec<&str> {
+        let is_down = |(_, carrier): &&(String, Carrier)| carrier.is_up() == Some(false);
+        let down = self.carriers.iter().filter(is_down);
+        down.map(|(name, _)| name.as_str()).collect()
+    }
+
+    /// Offset of local time at a time, seconds east of UTC.
+    pub fn east_s(&mut self, ns: i64) -> i32 {
+        self.zone.east_s(ns)
+    }
 }
 
 fn carriers(sources: &[Name]) -> Vec<(String, Carrier)> {
@@ -218,8 +294,22 @@ fn carriers(sources: &[Name]) -> Vec<(String, Carrier)> {
     sources.iter().filter_map(of).collect()
 }
 
+/// Colours and characters of this terminal as the user wants them, and whether to ask the terminal for its background.
+fn chosen_look(settings: &Settings) -> (Look, bool) {
+    let usual = look();
+    let is_told = settings.light.is_some() || std::env::var_os("COLORFGBG").is_some();
+    // The console of Linux prints parts of the question.
+    let is_console = std::env::var("TERM").is_ok_and(|kind| kind == "linux");
+    let look = Look {
+        light: settings.light.unwrap_or(usual.light),
+        ascii: settings.ascii.unwrap_or(usual.ascii),
+        ..usual
+    };
+    (look, look.colour && !is_told && !is_console)
+}
+
 /// Colours and characters of this terminal.
-fn look() -> Look {
+pub fn look() -> Look {
     let variable = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
     let locale = ["LC_ALL", "LC_CTYPE", "LANG"]
         .into_iter()

@@ -147,13 +147,25 @@ fn flow(text: &str) -> Result<String, String> {
     if a.is_ipv4() != b.is_ipv4() || from.is_some() != to.is_some() {
         return Err(wrong());
     }
+    Ok(between((a, from), (b, to), protocol.as_deref()))
+}
+
+/// Expression of tcpdump for the packets between two ends, both directions.
+pub fn between(
+    (a, from): (std::net::IpAddr, Option<u16>),
+    (b, to): (std::net::IpAddr, Option<u16>),
+    protocol: Option<&str>,
+) -> String {
     let side = |way: &str, address, port: Option<u16>| {
         let port = port.map_or(String::new(), |port| format!(" and {way} port {port}"));
         format!("{way} host {address}{port}")
     };
     let one = |a, from, b, to| format!("({} and {})", side("src", a, from), side("dst", b, to));
     let both = format!("({} or {})", one(a, from, b, to), one(b, to, a, from));
-    Ok(protocol.map_or(both.clone(), |protocol| format!("({protocol} and {both})")))
+    match protocol {
+        Some(protocol) => format!("({protocol} and {both})"),
+        None => both,
+    }
 }
 
 /// Address and port of one end of a conversation.

@@ -11,10 +11,12 @@ Examples:
   sudo weir watch eth0 eth1  two interfaces as one
   sudo weir watch eth0 --filter 'not port 22'  without this login
   weir watch trace.pcap --local 10.0.0.0/8  a file, whose packets from 10.0.0.0/8 go out
+  sudo weir watch eth0 --history /var/cap  its packets from before are in the record of weir record
   sudo weir watch netns:blue/eth0  an interface of another network namespace
 
 Keys: arrows choose a row, Enter opens it and Esc comes back; Tab or 1-5 change the table; / chooses rows by their text,
-f the packets by an expression, k a further key, s the order; p pauses, < and > move in time; q ends. ? shows all.
+f the packets by an expression, k a further key, s the order; p pauses, < and > move in time; w writes the packets of a
+row, B an incident bundle; q ends. ? shows all.
 
 Colours are those of the terminal; NO_COLOR leaves them out. In a locale without UTF-8 only ASCII is drawn.
 
@@ -52,6 +54,14 @@ pub struct WatchArgs {
     /// Show times in UTC instead of local time
     #[arg(help_heading = TIME, long)]
     pub utc: bool,
+    /// Take packets from before out of this record directory.
+    ///
+    /// A recorder writes them there in the meantime: weir record eth0 DIR. The keys w and B of a screen of interfaces need it.
+    #[arg(hide_short_help = true, help_heading = OUTPUT, long, value_name = "DIR")]
+    pub history: Option<Name>,
+    /// Write files of the keys w and B into this directory.
+    #[arg(hide_short_help = true, help_heading = OUTPUT, long, value_name = "DIR", default_value = ".")]
+    pub save_dir: Name,
     /// Set the speed of the link: 1G, 100M.
     ///
     /// Without SPEED, interfaces say it, if they know theirs.

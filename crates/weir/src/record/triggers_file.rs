@@ -14,11 +14,12 @@
 
 use crate::numbers::parse_time;
 use crate::outcome::io_words;
+use crate::toml_file::table;
 use anyhow::{anyhow, bail};
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
-use toml::{Table, Value};
+use toml::Value;
 use weir_engine::name::Name;
 use weir_engine::record::trigger::{Condition, Trigger, is_name};
 use weir_messages::recording::{
@@ -47,13 +48,7 @@ pub(super) fn read(file: &Name, options: &Options) -> anyhow::Result<Vec<Trigger
 }
 
 fn parse(text: &str, options: &Options) -> anyhow::Result<Vec<Trigger>> {
-    let table: Table = text.parse().map_err(|error: toml::de::Error| {
-        let before = error
-            .span()
-            .map_or("", |span| text.get(..span.start).unwrap_or(""));
-        let why = error.message().lines().collect::<Vec<_>>().join(", ");
-        anyhow!("line {}: {why}", before.matches('\n').count() + 1)
-    })?;
+    let table = table(text)?;
     if let Some(other) = table.keys().find(|key| *key != "trigger") {
         bail!("there is no '{other}' in a list of triggers: [trigger.NAME] is");
     }

@@ -3,6 +3,8 @@
 use super::System;
 use super::messages::Messages;
 use super::past::Part;
+use super::save::{self, Saver};
+use super::settings::Settings;
 use super::shared::{Shared, SourceFacts};
 use crate::outcome::{io_words, say, show, slow_compilation};
 use crate::terminal::printable;
@@ -18,14 +20,15 @@ use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 use weir_engine::control::Control;
 use weir_filter::Names;
-use weir_io::sys::packet_socket::Carrier;
 use weir_io::sys::terminal::{self, Raw, Waited};
 use weir_io::sys::writer::Writer;
 use weir_measure::{KeyKind, Setting};
+use weir_messages::json::line;
 use weir_pipeline::select;
 use weir_pipeline::threads::unless_stopped;
+use weir_screen::text::lines;
 use weir_screen::{
-    About, Buffer, Effect, Keys, Look, Rect, Scene, Status, Tab, Ui, ansi, draw, points,
+    About, Buffer, Effect, Key, Keys, Look, Rect, Save, Scene, Status, Tab, Ui, ansi, draw, points,
 };
 use weir_view::{Ask, Snapshot};
 
@@ -34,6 +37,9 @@ const REFRESH: Duration = Duration::from_millis(500);
 
 /// Time after which a lone escape is a key.
 const ESCAPE: Duration = Duration::from_millis(50);
+
+/// Time for the rest of a longer sequence, also over a slow line.
+const REST: Duration = Duration::from_millis(500);
 
 /// Longest wait for a change of the run.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -53,9 +59,14 @@ pub struct Start {
     pub is_live: bool,
     pub has_sides: bool,
     pub look: Look,
+    /// Whether to ask the terminal for its background.
+    pub asks_background: bool,
+    pub settings: Settings,
     pub at: Option<i64>,
     /// Whether other parts of the past can be read.
     pub can_read_again: bool,
+    /// Files that keys write.
+    pub saves: save::Settings,
 }
 
 /// Facts about the open sources.
@@ -92,7 +103,11 @@ pub fn start(
     let (ask, parts) = channel();
     let mut ui = Ui::new(start.look);
     ui.go_to(start.at);
+    ui.begin_with(start.settings.key, start.settings.order.as_deref());
+    let saver = Saver::start(&start.saves, &facts.names).map_err(failed)?;
     let session = Session {
+        saver,
+        area: Rect::ZERO,
         about: About {
             sources: start.sources.clone(),
             link_bits_per_s: facts.link_bits_per_s,
@@ -115,7 +130,7 @@ pub fn start(
         leaves: Arc::clone(&leaves),
         messages: messages.clone(),
     };
-    let terminal = Terminal::take().map_err(failed)?;
+    let terminal = Terminal::take(start.asks_background).map_err(failed)?;
     let thread = Builder::new().name("screen".to_owned()).spawn(move || {
         let _stops = Stops(Arc::clone(&session.stop));
         session.run(terminal)
@@ -193,13 +208,16 @@ struct Terminal {
 }
 
 impl Terminal {
-    fn take() -> io::Result<Self> {
+    fn take(asks_background: bool) -> io::Result<Self> {
         let mut terminal = Self {
             raw: Raw::take(io::stdin(), ansi::LEAVE.as_bytes())?,
             out: Writer::new(io::stdout()),
             picture: None,
         };
         terminal.out.write_all(ansi::ENTER.as_bytes())?;
+        if asks_background {
+            terminal.out.write_all(ansi::ASK_BACKGROUND.as_bytes())?;
+        }
         Ok(terminal)
     }
 
@@ -250,6 +268,9 @@ impl Drop for Terminal {
 
 struct Session {
     about: About,
+    saver: Saver,
+    /// The terminal of the latest picture.
+    area: Rect,
     is_live: bool,
     /// Requests for parts of the past, if parts can be read.
     parts: Option<Sender<Part>>,
@@ -303,7 +324,8 @@ impl Session {
                 shown => shown?,
             }
             let most = match keys.is_pending() {
-                true => ESCAPE,
+                true if keys.is_escape() => ESCAPE,
+                true => REST,
                 false => REFRESH.saturating_sub(figures.elapsed()),
             };
             let pressed = match terminal::wait(&stdin, most)? {
@@ -321,6 +343,10 @@ impl Session {
                 }
             };
             for key in pressed {
+                if let Key::Background { light } = key {
+                    self.look.light = light;
+                    continue;
+                }
                 let snapshot = self.shown.as_ref().map(|(snapshot, ..)| snapshot);
                 let effect = self.ui.press(key, snapshot);
                 match effect {
@@ -373,8 +399,59 @@ impl Session {
                     Err(error) => self.ui.say(format!("key: {error}")),
                 }
             }
+            Effect::Offer(save) => {
+                if let Err(why) = self.offer(save) {
+                    self.ui.say(why);
+                }
+            }
+            Effect::Write => {
+                let words = self.saver.write();
+                self.ui.say(words);
+            }
             Effect::Draw | Effect::Redraw | Effect::Quit | Effect::Suspend => {}
         }
+    }
+
+    /// Plans files, and asks the user about them.
+    fn offer(&mut self, save: Save) -> Result<(), String> {
+        let Some((shown, ask, _)) = &self.shown else {
+            return Err("there are no figures yet".to_owned());
+        };
+        let steps = ask.span.steps();
+        let longer = matches!(save, Save::Packets { all: true }).then(|| {
+            self.shared.snapshot(&Ask {
+                history: steps,
+                points: steps,
+                ..*ask
+            })
+        });
+        let subject = self.ui.subject();
+        let texts = || [self.text(), self.rows(shown)];
+        let about = (&subject, self.about.filter.as_str());
+        let snapshot = longer.flatten();
+        let snapshot = snapshot.as_ref().unwrap_or(shown);
+        let settings = &self.saver.settings;
+        let (plan, words) = settings.plan(save, about, snapshot, texts)?;
+        self.saver.offered = Some(plan);
+        self.ui.offer(save, &words);
+        Ok(())
+    }
+
+    /// The screen as text.
+    fn text(&self) -> String {
+        let scene = Scene {
+            snapshot: self.shown.as_ref().map(|(snapshot, ..)| snapshot),
+            about: &self.about,
+            ui: &self.ui,
+            look: self.look,
+        };
+        lines(&draw(&scene, self.area))
+    }
+
+    /// The rows as a line of JSON.
+    fn rows(&self, snapshot: &Snapshot) -> String {
+        let place = self.is_live.then_some(self.system.place);
+        line("view", &weir_messages::view::json(snapshot, place))
     }
 
     /// Goes on over a gap without packets, in the direction of the last key.
@@ -504,6 +581,10 @@ impl Session {
     }
 
     fn picture(&mut self, area: Rect, is_due: bool) -> Buffer {
+        self.area = area;
+        if let Some(words) = self.saver.done() {
+            self.ui.say(words);
+        }
         let facts = self.shared.facts();
         self.look_at(area, is_due, &facts);
         self.cross_gap(&facts);
@@ -518,7 +599,7 @@ impl Session {
             Some(snapshot) if !self.is_live => snapshot.to_ns,
             _ => i64::try_from(Timestamp::now().as_nanosecond()).unwrap_or(i64::MAX),
         };
-        about.east_s = self.system.zone.east_s(about.now_ns);
+        about.east_s = self.system.east_s(about.now_ns);
         about.up_s = self.is_live.then(|| self.begun.elapsed().as_secs());
         about.has_sides |= facts.has_sides;
         about.losses = vec![
@@ -527,7 +608,7 @@ impl Session {
             ("before".to_owned(), facts.lost_before),
         ];
         about.is_loss_unknown = facts.is_loss_unknown;
-        about.status = status(&facts, &self.system.carriers, self.is_live);
+        about.status = status(&facts, &self.system, self.is_live);
         let messages = self.messages.as_ref();
         about.message = messages.and_then(|messages| {
             let messages = messages
@@ -552,17 +633,14 @@ fn has_more(facts: &SourceFacts) -> bool {
     ends.is_some_and(|((_, to), (_, last))| to < last)
 }
 
-fn status(facts: &SourceFacts, carriers: &[(String, Carrier)], is_live: bool) -> Status {
+fn status(facts: &SourceFacts, system: &System, is_live: bool) -> Status {
     if facts.is_over {
         return match &facts.fault {
             Some(fault) => Status::Gone(fault.clone()),
             None => Status::Ended,
         };
     }
-    let is_down = |(name, carrier): &(String, Carrier)| {
-        (carrier.is_up() == Some(false)).then(|| name.clone())
-    };
-    let down: Vec<String> = carriers.iter().filter_map(is_down).collect();
+    let down = system.down();
     if !down.is_empty() {
         return Status::LinkDown(down.join(" "));
     }

@@ -5,6 +5,7 @@ use crate::losses::lacking;
 use crate::support::*;
 use std::io::{Read, Write};
 use std::num::NonZero;
+use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -42,6 +43,8 @@ impl Terminal {
             .env("LC_ALL", "C.UTF-8")
             .env("SHELL", "/bin/sh")
             .env_remove("NO_COLOR")
+            .env_remove("COLORFGBG")
+            .env("XDG_CONFIG_HOME", "/nonexistent")
             .env_remove("COLUMNS")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -194,9 +197,13 @@ fn each_end_gives_the_terminal_back() {
     for how in ["q", "\u{3}", "TERM", "HUP", "INT"] {
         let temp = Temp::new();
         temp.file("a.pcap", &small_pcap(30));
-        let watched = line(&temp, &temp.at("a.pcap"));
+        let mut watched = line(&temp, &temp.at("a.pcap"));
+        if how == "TERM" {
+            watched = watched.replace("exec ", "exec env TERM=linux LC_ALL=C ");
+        }
         let mut terminal = Terminal::run(&watched, here);
         terminal.until("all is read");
+        assert!(how != "TERM" || terminal.all().is_ascii());
         match how {
             "q" | "\u{3}" => terminal.press(how),
             name => signal(&temp, name),
@@ -213,6 +220,84 @@ fn each_end_gives_the_terminal_back() {
             terminal.text()
         );
     }
+}
+
+#[test]
+fn a_storm_of_sizes_a_stop_and_a_closed_terminal_do_no_harm() {
+    let test = "a_storm_of_sizes_a_stop_and_a_closed_terminal_do_no_harm";
+    if !can_make_terminals(test) {
+        return;
+    }
+    let temp = Temp::new();
+    temp.file("a.pcap", &small_pcap(30));
+    let (go, gone) = (temp.at("go"), temp.at("gone"));
+    let sizes =
+        "for i in 7 40 12 99 3 56 24 200 1 80; do stty rows $i cols $((201 - i)); done </dev/tty";
+    let (rows, columns) = SIZE;
+    let storm = format!(
+        "(until [ -e {go} ]; do sleep 0.05; done; {sizes}; {sizes}; stty rows {rows} cols {columns} </dev/tty; echo >{gone}) &"
+    );
+    // Jobs of the shell, so that one can be stopped. It goes on once the settings of the terminal are written down.
+    let stopped = temp.at("stopped");
+    let watched = line(&temp, &temp.at("a.pcap")).replace(
+        "echo code",
+        &format!("stty -a >{stopped}; echo has stopped; until [ -e {gone}2 ]; do sleep 0.05; done; fg; echo code"),
+    );
+    let watched = format!("{storm} set -m; {watched}");
+    let terminal = Terminal::run(&watched, here);
+    terminal.until("all is read");
+    let text = || {
+        let text = terminal.text();
+        text.lines()
+            .map(str::trim_end)
+            .collect::<Vec<_>>()
+            .join("\n")
+    };
+    let before = text();
+    let is_as_before = |how: &str| {
+        let same = wait::within(Duration::from_secs(5), || text() == before);
+        assert!(same, "{how}:\n{}\nbefore:\n{before}", terminal.text());
+    };
+    temp.file("go", b"");
+    let is_over = wait::within(Duration::from_secs(5), || Path::new(&gone).exists());
+    assert!(is_over, "the storm goes on");
+    is_as_before("sizes");
+    signal(&temp, "TSTP");
+    terminal.until("has stopped");
+    assert!(terminal.is_left(), "the stopped screen stays");
+    let settings = |name| std::fs::read_to_string(temp.at(name)).expect("stty wrote it");
+    assert_eq!(settings("before"), settings("stopped"));
+    temp.file("gone2", b"");
+    is_as_before("a stop");
+    let process = std::fs::read_to_string(temp.at("process")).expect("the process began");
+    drop(terminal);
+    let process = format!("/proc/{}/exe", process.trim());
+    let has_ended = || std::fs::read_link(&process).is_err();
+    assert!(
+        wait::within(Duration::from_secs(5), has_ended),
+        "it goes on without a terminal"
+    );
+}
+
+#[test]
+fn a_measurement_of_an_interface_shows_a_line_a_second() {
+    let test = "a_measurement_of_an_interface_shows_a_line_a_second";
+    if !can_make_terminals(test) {
+        return;
+    }
+    let Some(net) = Net::new(test) else { return };
+    let weir = env!("CARGO_BIN_EXE_weir");
+    let words = format!("trap : INT; {weir} measure near --key dport; echo over");
+    let mut terminal = Terminal::run(&words, |words| net.command("near", words));
+    terminal.until("AF_PACKET");
+    let frames: Vec<Vec<u8>> = (0..400).map(|number| numbered(53, number, 40)).collect();
+    assert_eq!(net.send(&frames, 400), 400);
+    terminal.until("no loss  100.0 % udp/53");
+    terminal.press("\u{3}");
+    terminal.until("over");
+    let text = terminal.text();
+    assert!(text.contains("400 packets"), "{text}");
+    assert!(text.contains("400 received"), "{text}");
 }
 
 /// A terminal in this namespace.
@@ -289,6 +374,170 @@ fn a_record_and_a_file_are_walked_in_time() {
     }
 }
 
+/// Fields of tshark for each packet of a file that passes a display filter.
+fn tshark(file: &str, filter: &str) -> Vec<String> {
+    let fields = "frame.time_epoch frame.len ip.src ip.dst udp.srcport udp.dstport ip.id";
+    let mut words = vec!["-r", file, "-Y", filter, "-T", "fields"];
+    fields
+        .split(' ')
+        .for_each(|field| words.extend(["-e", field]));
+    let text = tool("tshark", words).text();
+    text.lines().map(str::to_owned).collect()
+}
+
+/// The one file of a directory with an extension, for its owner only.
+#[track_caller]
+fn only_file(directory: &str, extension: &str) -> String {
+    use std::os::unix::fs::PermissionsExt;
+    let entries = std::fs::read_dir(directory).expect("the directory is there");
+    let paths = entries.map(|entry| entry.expect("it is read").path());
+    let mut files = paths.filter(|path| path.extension().is_some_and(|it| it == extension));
+    let path = files.next().expect("a file was written");
+    assert!(files.next().is_none(), "several files");
+    let mode = path.metadata().expect("it is there").permissions().mode();
+    assert_eq!(mode & 0o7777, 0o600, "{}", path.display());
+    path.to_str().expect("its name is UTF-8").to_owned()
+}
+
+#[test]
+fn packets_of_a_row_and_bundles_are_written() {
+    let test = "packets_of_a_row_and_bundles_are_written";
+    if !can_make_terminals(test) || !have(test, &["tshark"]) {
+        return;
+    }
+    let temp = Temp::new();
+    temp.file("a.pcap", &two_times());
+    let words = [&temp.at("a.pcap"), &temp.at("kept")];
+    weir(["record", words[0], words[1], "--ram", "32M", "--disk", "8M"]).ok();
+    let second =
+        "udp.port == 53 and frame.time_epoch >= 1700000003 and frame.time_epoch < 1700000004";
+    for source in ["kept", "a.pcap"] {
+        let saved = temp.at(&format!("saved-{source}"));
+        std::fs::create_dir(&saved).expect("it can be made");
+        let options = "--at 2023-11-14T22:13:23Z --utc --save-dir";
+        let watched = line(&temp, &format!("{} {options} {saved}", temp.at(source)));
+        let mut terminal = Terminal::run(&watched, here);
+        let steps = [
+            ("", "at 22:13:23"),
+            ("3w", "all packets"),
+            ("\x1b", "nothing is written"),
+            ("\x1b[B", "> domain udp/53"),
+            ("w", "22:13:23 to 22:13:24"),
+            ("t", "t this step only"),
+            ("t", "udp and port 53"),
+            ("\r", "4 packets"),
+            ("w", "-2.pcapng"),
+            ("\x1bB", "(headers)"),
+            ("\r", "4 packets"),
+        ];
+        for (keys, words) in steps {
+            terminal.press(keys);
+            terminal.until(words);
+        }
+        wait::within(Duration::from_secs(5), || {
+            Path::new(&saved)
+                .read_dir()
+                .is_ok_and(|files| files.count() == 4)
+        });
+        terminal.press("q");
+        assert_given_back(&temp, &terminal, source);
+        let bundle = [only_file(&saved, "txt"), only_file(&saved, "json")];
+        let [text, json] = bundle.map(|path| std::fs::read_to_string(path).expect("it is there"));
+        assert!(
+            text.contains("[3 services]") && text.contains("at 22:13:23"),
+            "{text}"
+        );
+        let rows: serde_json::Value = serde_json::from_str(&json).expect("it is JSON");
+        assert_eq!(rows["type"], "view");
+        assert_eq!(rows["received"], 4, "{json}");
+        let headers = format!("{saved}/incident-20231114T221323.pcapng");
+        assert_eq!(
+            tshark(&headers, "frame.cap_len == 42"),
+            tshark(&temp.at("a.pcap"), second)
+        );
+        std::fs::remove_file(headers).expect("it is there");
+        let packets = tshark(&only_file(&saved, "pcapng"), "frame.cap_len == frame.len");
+        assert_eq!(packets, tshark(&temp.at("a.pcap"), second), "{source}");
+    }
+}
+
+#[test]
+fn a_full_disk_is_a_line_and_packets_stay_whole() {
+    let test = "a_full_disk_is_a_line_and_packets_stay_whole";
+    if !can_make_terminals(test) || !have(test, &["unshare", "mount", "tshark"]) {
+        return;
+    }
+    let temp = Temp::new();
+    let mut file = pcap_header(65535, 1);
+    (0..2000).for_each(|_| file.extend(pcap_record(1_700_000_000, &udp(53, 1000))));
+    temp.file("a.pcap", &file);
+    let disk = temp.at("disk");
+    std::fs::create_dir(&disk).expect("it can be made");
+    let mount = format!("mount -t tmpfs -o size=1m none {disk} || exit 77");
+    let copy = format!(
+        "cp {disk}/all-20231114T221320.pcapng {}; ls {disk}",
+        temp.at("out.pcapng")
+    );
+    let watched = line(
+        &temp,
+        &format!("{} --utc --save-dir {disk}", temp.at("a.pcap")),
+    );
+    let words = format!("{mount}; {watched}; {copy}");
+    let mut terminal = Terminal::run(&words, |words| {
+        let mut command = Command::new("unshare");
+        command.args(["-rm"]).args(words).env("TZ", "UTC");
+        command
+    });
+    terminal.until("all is read");
+    terminal.press("w");
+    terminal.until("Enter");
+    terminal.press("\r");
+    terminal.until("of the disk are free");
+    terminal.press("q");
+    terminal.until("all-20231114T221320.pcapng");
+    let written = wait::within(Duration::from_secs(5), || {
+        Path::new(&temp.at("out.pcapng")).exists()
+    });
+    assert!(written, "{}", terminal.text());
+    let packets = tshark(&temp.at("out.pcapng"), "udp.port == 53");
+    assert!((500..1000).contains(&packets.len()), "{}", packets.len());
+}
+
+#[test]
+fn packets_of_an_interface_come_from_its_record() {
+    let test = "packets_of_an_interface_come_from_its_record";
+    if !can_make_terminals(test) || !have(test, &["tshark"]) {
+        return;
+    }
+    let Some(net) = Net::new(test) else { return };
+    let temp = Temp::new();
+    let (kept, saved) = (temp.at("kept"), temp.at("saved"));
+    std::fs::create_dir(&saved).expect("it can be made");
+    let record = ["record", "near", &kept, "--ram", "32M", "--disk", "64M"];
+    let recorder = net.capture(&record);
+    let watched = line(&temp, &format!("near --history {kept} --save-dir {saved}"));
+    let mut terminal = Terminal::run(&watched, |words| net.command("near", words));
+    terminal.until("starting");
+    let frames: Vec<Vec<u8>> = (0..300).map(|number| numbered(53, number, 40)).collect();
+    assert_eq!(net.send(&frames, 300), 300);
+    terminal.press("3");
+    terminal.until("domain udp/53");
+    terminal.press("\x1b[B");
+    terminal.until("> domain udp/53");
+    terminal.press("w");
+    terminal.until("udp and port 53");
+    terminal.press("\r");
+    terminal.until("300 packets");
+    terminal.press("q");
+    assert_given_back(&temp, &terminal, "q");
+    recorder.stop();
+    let file = only_file(&saved, "pcapng");
+    weir(["filter", "", &file, "-w", &temp.at("out.pcap")]).ok();
+    let numbers: Vec<u32> = records(&temp.at("out.pcap")).iter().map(number).collect();
+    assert_eq!(numbers, (0..300).collect::<Vec<_>>());
+    assert_eq!(tshark(&file, "udp.dstport == 53").len(), 300);
+}
+
 /// Losses before the file was written are told by the screen too.
 #[test]
 fn what_a_file_or_a_record_lacks_is_told() {
@@ -322,7 +571,7 @@ fn a_name_does_not_steer_the_terminal() {
     terminal.until("over");
     let bytes = terminal.all();
     let holds = |bytes: &[u8], what: &[u8]| bytes.windows(what.len()).any(|part| part == what);
-    assert!(!holds(&bytes, b"\x1b]"), "a title was set");
+    assert!(!holds(&bytes, b"\x1b]0"), "a title was set");
     assert!(!holds(&bytes, "\u{9b}".as_bytes()), "a control character");
 }
 
