@@ -46,7 +46,7 @@ fn in_front(library: PathBuf, others: Option<OsString>) -> OsString {
     list
 }
 
-/// Path of the library: in `lib/weir` of weir's prefix, or in a build tree beside weir, where cargo puts the newest into `deps`.
+/// Path of the library: in `lib/weir` of weir's prefix; in a build tree in `deps`, which has the newest, or next to weir.
 ///
 /// **Errors**: it is in neither place, or its path has a space or a colon, at which the loader cuts.
 fn library() -> anyhow::Result<PathBuf> {
