@@ -339,3 +339,86 @@ fn hosts_have_the_names_of_the_packets() {
             .all(|line| !line.contains("backup\\x1b"))
     );
 }
+
+/// Lines of a picture of any size.
+fn lines_at(view: &View, ui: &mut Ui, (width, height): (u16, u16)) -> Vec<String> {
+    let area = Rect::new(0, 0, width, height);
+    let snapshot = snapshot(view, ui);
+    ui.arrange(snapshot.as_ref(), points(area).0);
+    let about = About::default();
+    let scene = Scene {
+        snapshot: snapshot.as_ref(),
+        about: &about,
+        ui,
+        look: Look::default(),
+    };
+    let text = weir_screen::text::lines(&draw(&scene, area));
+    text.lines().map(str::to_owned).collect()
+}
+
+/// The line of titles below the tabs.
+fn titles(lines: &[String]) -> Option<&String> {
+    let tabs = lines.iter().position(|line| line.contains("1 hosts"))?;
+    lines.get(tabs + 1)
+}
+
+#[test]
+fn no_key_on_any_tab_moves_a_column() {
+    let view = view(12, |_, traffic| traffic.usual());
+    let keys = [
+        Key::Down,
+        Key::Enter,
+        Key::Esc,
+        Key::Up,
+        Key::PageDown,
+        Key::PageUp,
+        Key::End,
+        Key::Home,
+        Key::Left,
+        Key::Right,
+        Key::Redraw,
+        Key::Char('s'),
+        Key::Char('p'),
+        Key::Char('<'),
+        Key::Char('>'),
+        Key::Char('.'),
+        Key::Char('t'),
+        Key::Char('n'),
+        Key::Char('?'),
+        Key::Char('x'),
+        Key::Char('/'),
+        Key::Char('1'),
+        Key::Backspace,
+        Key::Enter,
+        Key::Char('f'),
+        Key::Esc,
+        Key::Char('k'),
+        Key::Esc,
+        Key::Char('w'),
+        Key::Char('B'),
+        Key::Esc,
+    ];
+    for size in [(60, 20), (80, 24), (120, 40), (200, 60)] {
+        for tab in "12345".chars() {
+            let mut ui = Ui::new(Look::default());
+            press(&view, &mut ui, &[Key::Char(tab)]);
+            let usual = titles(&lines_at(&view, &mut ui, size)).cloned();
+            let mark = format!("[{tab} ");
+            assert!(usual.is_some());
+            for key in keys {
+                press(&view, &mut ui, &[key]);
+                let lines = lines_at(&view, &mut ui, size);
+                let is_table = lines.iter().any(|line| line.contains(&mark));
+                // Help and the figures of a row have no columns.
+                let has_columns = lines[usize::from(size.1) - 1].contains("Enter open");
+                if is_table && has_columns {
+                    assert_eq!(
+                        titles(&lines),
+                        usual.as_ref(),
+                        "{key:?} on {tab}: {lines:?}"
+                    );
+                }
+            }
+        }
+    }
+}
