@@ -24,14 +24,13 @@ pub fn size_class(wire_len: u32) -> usize {
 /// Number of wire lengths that are classified together.
 const LENS: usize = 32;
 
-/// Counts the first `len` of these wire lengths in their classes; the other lengths must be zero.
+/// Counts the first `len` of these wire lengths in their classes; the other lengths must be zero. Lengths above the largest i32 count as
+/// that.
 ///
 /// For each class end, the function counts the longer lengths. Many lengths are compared at once, without a branch and without
 /// a store on which the next comparison depends.
 #[inline]
-fn count_sizes(sizes: &mut Sizes, lens: &[u32; LENS], len: usize) {
-    // SIMD instructions compare signed numbers; all class ends are below the largest signed number.
-    let lens = lens.map(|len| len.min(i32::MAX as u32) as i32);
+fn count_sizes(sizes: &mut Sizes, lens: &[i32; LENS], len: usize) {
     let mut at_least = len as u64;
     for (class, end) in sizes.iter_mut().zip(SIZE_CLASSES) {
         let longer = lens
@@ -158,13 +157,11 @@ impl Tally {
         let mut all = 0;
         for packets in packets.chunks(LENS) {
             let mut lens = [0; LENS];
-            lens.iter_mut()
-                .zip(packets)
-                .for_each(|(len, packet)| *len = packet.bytes);
-            all += packets
-                .iter()
-                .map(|packet| u64::from(packet.bytes))
-                .sum::<u64>();
+            // SIMD instructions compare signed numbers; all class ends are below the largest signed number.
+            for (len, packet) in lens.iter_mut().zip(packets) {
+                *len = packet.bytes.min(i32::MAX as u32) as i32;
+                all += u64::from(packet.bytes);
+            }
             count_sizes(&mut self.sizes, &lens, packets.len());
         }
         self.bytes = self.bytes.saturating_add(all);

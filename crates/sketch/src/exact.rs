@@ -15,6 +15,7 @@ use weir_memory::{Request, Table};
 use zerocopy::FromZeros;
 
 use crate::error::alike;
+use crate::times::Millisecond;
 use crate::{Counts, Error, Key, LANES, Packet, Times, Weigh, place, same, split_largest, spread};
 
 /// A key and its counts; a slot without packets is free.
@@ -103,12 +104,24 @@ impl<K: Key> Exact<K> {
     /// Counts at most [`LANES`] packets.
     #[inline(always)]
     fn update_lanes<'a, P: Packet<K> + 'a>(&mut self, items: impl Iterator<Item = &'a P> + Clone) {
+        match self.times {
+            Some(_) => self.count_lanes::<P, true>(items),
+            None => self.count_lanes::<P, false>(items),
+        }
+    }
+
+    /// The same; without `TIMES`, the table keeps no times.
+    #[inline(always)]
+    fn count_lanes<'a, P: Packet<K> + 'a, const TIMES: bool>(
+        &mut self,
+        items: impl Iterator<Item = &'a P> + Clone,
+    ) {
         let mut homes = [0; LANES];
         let (mut packets, mut bytes) = (0, 0);
         for (home, item) in homes.iter_mut().zip(items.clone()) {
             *home = self.home(item.hash());
             weir_memory::prefetch(&self.slots, *home);
-            if let Some(times) = &self.times {
+            if TIMES && let Some(times) = &self.times {
                 weir_memory::prefetch(times, *home);
             }
             packets += 1;
@@ -116,6 +129,7 @@ impl<K: Key> Exact<K> {
         }
         self.total.packets += packets;
         self.total.bytes = self.total.bytes.saturating_add(bytes);
+        let mut now = Millisecond::NONE;
         for (home, item) in homes.iter().zip(items) {
             let placed = self.add(
                 *home,
@@ -125,8 +139,8 @@ impl<K: Key> Exact<K> {
                     bytes: u64::from(item.bytes()),
                 },
             );
-            if let (Some(times), Some(at)) = (&mut self.times, placed) {
-                self.late += u64::from(times[at].add(item.time_ns(), item.bytes()));
+            if TIMES && let (Some(times), Some(at)) = (&mut self.times, placed) {
+                self.late += u64::from(times[at].add(item.time_ns(), item.bytes(), &mut now));
             }
         }
     }

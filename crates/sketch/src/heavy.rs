@@ -70,6 +70,7 @@ mod merge;
 
 use weir_memory::{Request, Table};
 
+use crate::times::Millisecond;
 use crate::{Counts, Error, Key, LANES, Packet, Times, Weigh, place, same, split_largest, spread};
 use bucket::{Head, Placed, Slot, WAYS};
 
@@ -250,10 +251,16 @@ impl<K: Key> Heavy<K> {
                 likely,
                 ..
             } = &mut places;
-            for ((bucket, tag), likely) in buckets[..items.len()].iter().zip(tags).zip(likely) {
+            let buckets = &buckets[..items.len()];
+            for ((bucket, tag), likely) in buckets.iter().zip(tags).zip(&mut *likely) {
                 let slot = heads[*bucket as usize].likely(*tag);
-                self.prefetch_slot(*bucket as usize, slot);
+                weir_memory::prefetch(&self.slots, *bucket as usize * WAYS + slot);
                 *likely = slot as u8;
+            }
+            if let Some(times) = &self.times {
+                for (bucket, slot) in buckets.iter().zip(likely) {
+                    weir_memory::prefetch(times, *bucket as usize * WAYS + usize::from(*slot));
+                }
             }
             self.add_at(items.iter().map(&part), &places, |j| new(i * LANES + j));
         }
@@ -359,6 +366,7 @@ impl<K: Key> Heavy<K> {
             ..
         } = self;
         let mut times = times.as_mut().filter(|_| TIMES);
+        let mut now = Millisecond::NONE;
         let Places {
             buckets,
             tags,
@@ -378,7 +386,16 @@ impl<K: Key> Heavy<K> {
             let (weight, companion) = if PACKETS { (1, bytes) } else { (bytes, 1) };
             let (head, slots) = (&mut heads[bucket as usize], &mut slots[bucket as usize]);
             let (time_ns, size) = (packet.time_ns(), packet.bytes());
-            let placed = head.add::<K, FAR>(slots, (tag, likely.into()), packet, weight, companion);
+            let slot = usize::from(likely);
+            let placed = if head.holds(slots, (tag, slot), &packet) {
+                head.hit::<K, FAR>(slots, slot, weight, companion);
+                if !TIMES {
+                    continue;
+                }
+                Placed::Hit(slot)
+            } else {
+                head.add_elsewhere::<K, FAR>(slots, tag, packet, weight, companion)
+            };
             if let Some(times) = &mut times
                 && let Placed::Hit(slot) | Placed::Put(slot) = placed
             {
@@ -386,7 +403,7 @@ impl<K: Key> Heavy<K> {
                 if let Placed::Put(_) = placed {
                     *times = Times::NONE;
                 }
-                *late += u64::from(times.add(time_ns, size));
+                *late += u64::from(times.add(time_ns, size, &mut now));
             }
             if !matches!(placed, Placed::Hit(_)) {
                 new(i);

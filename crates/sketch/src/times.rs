@@ -22,6 +22,31 @@ pub struct Times {
     peak: [u32; 2],
 }
 
+/// First and last ns of a millisecond.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Millisecond {
+    first_ns: i64,
+    last_ns: i64,
+}
+
+impl Millisecond {
+    /// No millisecond.
+    pub const NONE: Self = Self {
+        first_ns: i64::MAX,
+        last_ns: i64::MIN,
+    };
+
+    /// The millisecond of a time.
+    #[inline(always)]
+    fn of(time_ns: i64) -> Self {
+        let after = time_ns.rem_euclid(MS);
+        Self {
+            first_ns: time_ns.saturating_sub(after),
+            last_ns: time_ns.saturating_add(MS - 1 - after),
+        }
+    }
+}
+
 impl Times {
     /// Time of a packet without a timestamp.
     pub const NO_TIME: i64 = i64::MIN;
@@ -34,16 +59,19 @@ impl Times {
         peak: [0; 2],
     };
 
-    /// Adds a packet, and returns whether its millisecond was over. **Cost**: no branch but on the timestamp's absence.
+    /// Adds a packet, and returns whether its millisecond was over. `now` is the millisecond of any packet before, so that the next packet
+    /// divides no time if it is of the same one. **Cost**: no branch but on the timestamp's absence, and on another millisecond.
     #[inline(always)]
-    pub(crate) fn add(&mut self, time_ns: i64, bytes: u32) -> bool {
+    pub(crate) fn add(&mut self, time_ns: i64, bytes: u32, now: &mut Millisecond) -> bool {
         if time_ns == Self::NO_TIME {
             return false;
         }
-        let begin = time_ns.wrapping_sub(time_ns.rem_euclid(MS));
-        let is_over = self.last_ns > begin && self.last_ns.wrapping_sub(begin) >= MS;
-        let is_same = self.last_ns >= begin && !is_over;
-        let [packets, sum] = if is_same { self.now } else { [0; 2] };
+        if !(now.first_ns..=now.last_ns).contains(&time_ns) {
+            *now = Millisecond::of(time_ns);
+        }
+        let is_over = self.last_ns > now.last_ns;
+        let is_new = self.last_ns < now.first_ns;
+        let [packets, sum] = if is_new { [0; 2] } else { self.now };
         let now = [packets.saturating_add(1), sum.saturating_add(bytes)];
         self.now = if is_over { self.now } else { now };
         self.peak = [self.peak[0].max(self.now[0]), self.peak[1].max(self.now[1])];

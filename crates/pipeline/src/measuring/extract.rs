@@ -221,7 +221,7 @@ impl Extract {
         let mut done = 0;
         while done < records.len() {
             let now = &records[done..];
-            let now = &now[..now.len().min(CHUNK).min(self.batch - self.ready.len)];
+            let now = &now[..now.len().min(CHUNK).min(self.batch)];
             let mut jumps = 0;
             while let Some((&i, others)) =
                 jumped.split_first().filter(|(i, _)| **i < done + now.len())
@@ -247,7 +247,9 @@ impl Extract {
             };
             self.chunk(piece, now, &known, taker);
             done += now.len();
-            if self.ready.len >= self.batch {
+            // A batch ends before the next chunk could overflow it: chunks of the size of its last room would become ever smaller if few
+            // packets pass.
+            if self.batch - self.ready.len < CHUNK.min(self.batch) {
                 taker.batch(&mut self.ready)?;
                 self.ready.clear();
             }
@@ -549,22 +551,30 @@ impl Extract {
         let kept = kept & all;
         let room = &mut packets[*len..][..kept.count_ones() as usize];
         *len += room.len();
-        // Bits of `Most::OTHER` and `Most::GROUP` of all frames.
-        let mut found = 0u64;
+        // Frames that need the whole parser, and whether one of the others is for a group.
+        let (mut others, mut any_group) = (0u64, false);
         let both = frames.iter().zip(times).enumerate();
         if kept == all {
             for ((i, (frame, &time)), packet) in both.zip(&mut *room) {
-                found |= most.observe(frame, time, hasher, packet) << i;
+                match most.observe(frame, time, hasher, packet) {
+                    Some(is_for_group) => any_group |= is_for_group,
+                    None => others |= 1 << i,
+                }
             }
         } else {
             for ((i, (frame, &time)), packet) in
                 both.filter(|(i, _)| kept >> i & 1 == 1).zip(&mut *room)
             {
-                found |= most.observe(frame, time, hasher, packet) << i;
+                match most.observe(frame, time, hasher, packet) {
+                    Some(is_for_group) => any_group |= is_for_group,
+                    None => others |= 1 << i,
+                }
             }
         }
-        let mut others = found & u64::from(u32::MAX);
-        let mut for_groups = found >> CHUNK;
+        let mut for_groups = match any_group {
+            true => with_group_bit(frames) & kept & !others,
+            false => 0,
+        };
         while others != 0 {
             let i = others.trailing_zeros();
             others &= others - 1;
@@ -605,16 +615,9 @@ struct Most {
     interface: u32,
 }
 
-// Both masks of a chunk are in one word.
-const _: () = assert!(CHUNK == 32);
-
 impl Most {
-    /// The flow key and the hash of a frame are still missing.
-    const OTHER: u64 = 1;
-    /// The frame is for a group of stations.
-    const GROUP: u64 = 1 << CHUNK;
-
-    /// Makes an observation of a frame. Returns what there is to say of it: [`Self::OTHER`], [`Self::GROUP`] or 0.
+    /// Makes an observation of a frame, and returns whether the frame is for a group of stations. `None` if flow key and hash are still
+    /// missing.
     #[inline(always)]
     fn observe(
         &self,
@@ -622,17 +625,21 @@ impl Most {
         time: i64,
         hasher: &Hasher,
         packet: &mut Observation,
-    ) -> u64 {
+    ) -> Option<bool> {
         packet.arrived(Kind::Flow, frame.wire_len, time);
-        let usual = self.usual.filter(|_| frame.interface == self.interface);
-        let found = usual.and_then(|it| it.key_and_hash(frame.data, hasher, &mut packet.flow));
-        let (hash, note) = match found {
-            Some((hash, is_for_group)) => (hash, u64::from(is_for_group) * Self::GROUP),
-            None => (0, Self::OTHER),
-        };
+        let usual = self.usual.filter(|_| frame.interface == self.interface)?;
+        let (hash, is_for_group) = usual.key_and_hash(frame.data, hasher, &mut packet.flow)?;
         packet.hash = hash;
-        note
+        Some(is_for_group)
     }
+}
+
+/// Returns the mask of the Ethernet frames with the group bit of their destination.
+#[cold]
+fn with_group_bit(frames: &[Frame<'_>]) -> u64 {
+    let bit = |frame: &Frame<'_>| u64::from(frame.data.first().is_some_and(|it| it & 1 == 1));
+    let bits = frames.iter().enumerate();
+    bits.fold(0, |mask, (i, frame)| mask | bit(frame) << i)
 }
 
 /// Returns the masks of the frames in `some` that are for all stations, and for some stations.

@@ -60,29 +60,22 @@ impl Head {
         counts: [0; WAYS],
     };
 
-    /// Adds a packet, and returns where. `likely` is a recent result of [`Self::likely`].
-    /// Without `FAR`, the totals have room for the packet, and so has every sum here.
+    /// Whether the key of a packet is in its likely slot, by its tag and by the key itself. `likely` is a recent result of
+    /// [`Self::likely`].
     #[inline(always)]
-    pub(super) fn add<K: Key, const FAR: bool>(
-        &mut self,
-        slots: &mut [Slot<K>; WAYS],
+    pub(super) fn holds<K: Key>(
+        &self,
+        slots: &[Slot<K>; WAYS],
         (tag, likely): (u8, usize),
-        packet: impl Packet<K>,
-        weight: u64,
-        companion: u64,
-    ) -> Placed {
-        if likely < WAYS && self.tags[likely] == tag && packet.is_of(&slots[likely].key) {
-            self.hit::<K, FAR>(slots, likely, weight, companion);
-            Placed::Hit(likely)
-        } else {
-            self.add_elsewhere::<K, FAR>(slots, tag, packet, weight, companion)
-        }
+        packet: &impl Packet<K>,
+    ) -> bool {
+        likely < WAYS && self.tags[likely] == tag && packet.is_of(&slots[likely].key)
     }
 
-    /// Adds a packet whose key is not in the likely slot. A separate function, so that its many variables take no registers from
-    /// the common path.
+    /// Adds a packet whose key is not in the likely slot, and returns where. Without `FAR`, the totals have room for the packet, and so
+    /// has every sum here. A separate function, so that its many variables take no registers from the common path.
     #[inline(never)]
-    fn add_elsewhere<K: Key, const FAR: bool>(
+    pub(super) fn add_elsewhere<K: Key, const FAR: bool>(
         &mut self,
         slots: &mut [Slot<K>; WAYS],
         tag: u8,
@@ -101,7 +94,7 @@ impl Head {
 
     /// Adds a packet to the key in a slot.
     #[inline(always)]
-    fn hit<K, const FAR: bool>(
+    pub(super) fn hit<K, const FAR: bool>(
         &mut self,
         slots: &mut [Slot<K>; WAYS],
         slot: usize,
