@@ -133,6 +133,16 @@ impl Health {
         }
     }
 
+    /// Prefetches what [`Self::take`] reads then. `hash` comes from [`Self::prefetch`].
+    #[inline]
+    pub fn prefetch_more(&self, key: &FlowKey, hash: u64) {
+        if let Some(tcp) = &self.tcp
+            && key.proto == TCP
+        {
+            tcp.prefetch_conversation(hash);
+        }
+    }
+
     /// Takes the next packet. `hash` comes from [`Self::prefetch`].
     #[inline]
     pub fn take(&mut self, transport: &Transport<'_>, hash: u64, time_ns: i64) {

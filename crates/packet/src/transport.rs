@@ -43,22 +43,13 @@ impl<'a> Transport<'a> {
     /// Reads the headers of a frame. **Cost**: a few loads for most frames, else a walk over all headers; no allocation.
     ///
     /// **Errors**: the frame has no flow key.
-    #[inline]
+    #[inline(always)]
     pub fn of(parser: &Parser, frame: &Frame<'a>) -> Result<Self, NoKey> {
         const LINK: usize = 14;
         let data = frame.data;
-        let mut key = FlowKey::NONE;
-        // Most frames: Ethernet, IPv4 without options or IPv6 without extension headers.
-        let header = match data {
-            _ if parser.plain_v4(data).is_some() => 20,
-            _ if parser.plain_v6(data).is_some() => 40,
-            _ => {
-                return parser
-                    .headers(data)
-                    .map(|headers| Self::within(frame, &headers));
-            }
+        let Some((key, header)) = parser.plain_key(data) else {
+            return Self::walked(parser, frame);
         };
-        parser.key_into(data, &mut key)?;
         let ip = &data[LINK..];
         let packet_len = packet_len(key.family, ip, frame.wire_len.saturating_sub(LINK as u32));
         let captured = ip.get(header..ip.len().min(packet_len as usize));
@@ -73,6 +64,13 @@ impl<'a> Transport<'a> {
                 None
             },
         })
+    }
+
+    /// Walks all headers of a frame.
+    #[inline(never)]
+    fn walked(parser: &Parser, frame: &Frame<'a>) -> Result<Self, NoKey> {
+        let headers = parser.headers(frame.data)?;
+        Ok(Self::within(frame, &headers))
     }
 
     /// The transport of headers that were found in a frame.

@@ -63,14 +63,41 @@ impl Sets {
         prefetch(&self.ranks, set);
     }
 
+    /// Returns the places of a set with the tag of a hash: bit i is place i of the set.
+    #[inline]
+    fn tagged(&self, set: usize, hash: u64) -> u32 {
+        let tags: &[u32; WAYS] = self.tags[set..]
+            .first_chunk()
+            .expect("a set has all its places");
+        let tag = tag(hash);
+        // Without a branch, so that all are compared at once.
+        (0..).zip(tags).fold(0, |found, (place, other)| {
+            found | u32::from(*other == tag) << place
+        })
+    }
+
+    /// Returns the number of an entry that probably has this hash.
+    #[inline]
+    pub fn likely(&self, hash: u64) -> Option<usize> {
+        let set = self.set(hash);
+        let found = self.tagged(set, hash);
+        (found != 0).then(|| self.numbers[set + found.trailing_zeros() as usize] as usize)
+    }
+
     /// Returns place and number of the entry with this hash for which `is` holds.
     #[inline]
     pub fn find(&self, hash: u64, mut is: impl FnMut(usize) -> bool) -> Option<(usize, usize)> {
         let set = self.set(hash);
-        let tag = tag(hash);
-        let mut places = (set..set + WAYS).filter(|place| self.tags[*place] == tag);
-        let found = places.find(|place| is(self.numbers[*place] as usize));
-        found.map(|place| (place, self.numbers[place] as usize))
+        let mut found = self.tagged(set, hash);
+        while found != 0 {
+            let place = set + found.trailing_zeros() as usize;
+            let number = self.numbers[place] as usize;
+            if is(number) {
+                return Some((place, number));
+            }
+            found &= found - 1;
+        }
+        None
     }
 
     /// Puts a new entry into the set of a hash, in place of the least of the set if there is no room.

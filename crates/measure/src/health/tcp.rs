@@ -123,9 +123,7 @@ pub struct Row {
 impl Row {
     /// Returns the sum of both directions, except times.
     pub fn both(&self) -> Figures {
-        let [mut sum, other] = self.directions;
-        sum += other;
-        sum
+        both(&self.directions)
     }
 
     /// Order of rows: segments sent again, other troubles, packets; then the key and the time.
@@ -223,16 +221,17 @@ pub(super) struct Conversations {
     window: u32,
     /// Conversations seen in the current window.
     seen: Vec<u32>,
-    /// Sums of the current window, and of the time before it.
+    /// Sums of displaced conversations, of the current window.
     now: Sums,
-    before: Sums,
+    /// Sum of the windows before the current one.
+    before: Figures,
     /// Figures of each conversation before the current window, if there are windows.
     earlier: Option<Vec<[Figures; 2]>>,
     /// Numbers of all time.
     all: Numbers,
 }
 
-/// Sums of all conversations.
+/// Sums of displaced conversations, and numbers that no conversation has.
 #[derive(Clone, Copy, Debug, Default)]
 struct Sums {
     numbers: Numbers,
@@ -253,7 +252,7 @@ impl Conversations {
             window: 1,
             seen: Vec::with_capacity(places),
             now: Sums::default(),
-            before: Sums::default(),
+            before: Figures::default(),
             earlier: windows.then(|| Vec::with_capacity(places)),
             all: Numbers::default(),
         }
@@ -265,6 +264,14 @@ impl Conversations {
         let hash = self.hasher.flow(key).symmetric;
         self.sets.prefetch(hash);
         hash
+    }
+
+    /// Prefetches the conversation that probably has a hash. Its [set](Self::prefetch) is read.
+    #[inline]
+    pub fn prefetch_conversation(&self, hash: u64) {
+        if let Some(number) = self.sets.likely(hash) {
+            weir_memory::prefetch_all(&self.conversations, number);
+        }
     }
 
     /// Takes a TCP packet. `hash` comes from [`Self::prefetch`]. **Cost**: no allocation; a set of the table is searched.
@@ -283,10 +290,7 @@ impl Conversations {
             conversation.window = self.window;
             self.seen.push(number as u32);
         }
-        let mut new = [Figures::default(); 2];
-        conversation.take(direction, &segment, &mut new, &mut self.pool, time_ns);
-        self.now.figures += new[0];
-        self.now.figures += new[1];
+        conversation.take(direction, &segment, &mut self.pool, time_ns);
         let rank = conversation.rank((self.packets >> TICK) as u32);
         self.sets.rank(place, rank);
     }
@@ -342,6 +346,7 @@ impl Conversations {
     fn evict(&mut self, number: usize, mut new: Conversation) {
         let earlier = self.earlier.as_mut().map(|earlier| &mut earlier[number]);
         let old = &mut self.conversations[number];
+        self.now.figures += both(&old.figures);
         for direction in &mut old.directions {
             self.pool.clear(&mut direction.outstanding);
         }
@@ -364,9 +369,10 @@ impl Conversations {
     /// Ends the current window, and returns its report of at most `rows` conversations.
     pub fn end_window(&mut self, rows: usize) -> Report {
         let seen = std::mem::take(&mut self.seen);
+        let now = std::mem::take(&mut self.now);
         let mut report = Report {
-            numbers: self.now.numbers,
-            sum: self.now.figures,
+            numbers: now.numbers,
+            sum: now.figures,
             rows: self.rows(&seen, rows, |_| Default::default()),
             capacity: self.sets.places() as u64,
         };
@@ -376,11 +382,12 @@ impl Conversations {
         for number in &seen {
             let number = *number as usize;
             let figures = std::mem::take(&mut self.conversations[number].figures);
+            report.sum += both(&figures);
             if let Some(earlier) = &mut self.earlier {
                 add(&mut earlier[number], figures);
             }
         }
-        self.before.figures += std::mem::take(&mut self.now).figures;
+        self.before += report.sum;
         self.seen = seen;
         self.seen.clear();
         self.window = self.window.wrapping_add(1).max(1);
@@ -394,8 +401,11 @@ impl Conversations {
             Some(earlier) => earlier[number as usize],
             None => Default::default(),
         };
-        let mut sum = self.before.figures;
+        let mut sum = self.before;
         sum += self.now.figures;
+        for conversation in &self.conversations {
+            sum += both(&conversation.figures);
+        }
         Report {
             numbers: self.all,
             sum,
@@ -426,28 +436,27 @@ impl Conversations {
 }
 
 impl Conversation {
-    /// Takes a segment of a direction. Its figures are also added to `new`.
-    fn take(
-        &mut self,
-        direction: usize,
-        segment: &Segment,
-        new: &mut [Figures; 2],
-        pool: &mut Pool,
-        time_ns: i64,
-    ) {
+    /// Takes a segment of a direction.
+    #[inline]
+    fn take(&mut self, direction: usize, segment: &Segment, pool: &mut Pool, time_ns: i64) {
         self.latest_ns = time_ns;
         self.sent |= 1 << direction;
         self.is_reset |= segment.flags & RST != 0;
         self.finished |= u8::from(segment.flags & FIN != 0) << direction;
         let [a, b] = &mut self.directions;
-        let [of_a, of_b] = &mut *new;
+        let [of_a, of_b] = &mut self.figures;
         let (ends, figures) = match direction {
             0 => ([a, b], [of_a, of_b]),
             _ => ([b, a], [of_b, of_a]),
         };
         judge(ends, &mut self.begin, figures, pool, segment, time_ns);
-        add(&mut self.figures, *new);
     }
+}
+
+fn both([a, b]: &[Figures; 2]) -> Figures {
+    let mut sum = *a;
+    sum += *b;
+    sum
 }
 
 fn add(sum: &mut [Figures; 2], more: [Figures; 2]) {

@@ -143,6 +143,17 @@ impl Parser {
         Ok(())
     }
 
+    /// The result of [`Self::key`] for a plain frame, and the length of its IP header in bytes. Plain frames are Ethernet without tags,
+    /// IPv4 without options or IPv6 without extension headers, no later fragment, and have ports. `None` for all other frames, and if the
+    /// parser looks into tunnels.
+    ///
+    /// **Cost**: a fraction of the walk.
+    #[inline(always)]
+    pub(crate) fn plain_key(&self, data: &[u8]) -> Option<(FlowKey, usize)> {
+        let is_plain = !self.inner && self.start == Layer::Ethernet;
+        is_plain.then(|| plain_key(data))?
+    }
+
     /// Writes the key to `key` and returns its [plain](Hasher::plain) hash. If there is no key, the contents of `key` mean
     /// nothing.
     pub fn key_and_hash(
@@ -350,20 +361,29 @@ fn plain(data: &[u8], key: &mut FlowKey) -> bool {
     let Some(data) = data.get(tag..) else {
         return false;
     };
-    if let Some(short) = short(data) {
-        *key = short.key();
-        return true;
+    match plain_key(data) {
+        Some((found, _)) => {
+            *key = found;
+            true
+        }
+        None => false,
     }
-    let Some(head) = data.first_chunk::<58>() else {
-        return false;
-    };
+}
+
+/// The key of a plain frame, and the length of its IP header in bytes: see [`Parser::plain_key`].
+#[inline(always)]
+fn plain_key(data: &[u8]) -> Option<(FlowKey, usize)> {
+    if let Some(short) = short(data) {
+        return Some((short.key(), 20));
+    }
+    let head = data.first_chunk::<58>()?;
     let length = u16::from_be_bytes([head[18], head[19]]);
     let usual = ([head[12], head[13]] == [0x86, 0xdd])
         & (head[14] >> 4 == 6)
         & (length >= 4)
         & ip::has_ports(head[20]);
     if !usual {
-        return false;
+        return None;
     }
     let word = |at: usize| {
         u64::from_ne_bytes(
@@ -373,12 +393,12 @@ fn plain(data: &[u8], key: &mut FlowKey) -> bool {
         )
     };
     let address = |at: usize| [word(at), word(at + 8)];
-    *key = wide(
+    let key = wide(
         [address(22), address(38)],
         ports([head[54], head[55], head[56], head[57]]),
         meta(6, head[20]),
     );
-    true
+    Some((key, 40))
 }
 
 /// Contents of the key of an IPv4 packet with ports, as the words that are hashed, and the group bit of its frame.

@@ -20,6 +20,8 @@ pub(super) struct Lane {
     windowing: Windowing,
     /// Number of the current window.
     window: i64,
+    /// Time at which the current window ends, ns; the least time if there is none yet.
+    ends_at: i64,
     /// Whether the current window has packets.
     is_begun: bool,
     /// Time of the latest packet, for packets without one, ns; 0 if no packet had one.
@@ -39,6 +41,7 @@ impl Lane {
             health: Health::new(&config),
             windowing,
             window: i64::MIN,
+            ends_at: i64::MIN,
             is_begun: false,
             latest_ns: 0,
             ended: BTreeMap::new(),
@@ -72,29 +75,48 @@ impl Lane {
                 let hash = self.health.prefetch(&transport.key);
                 packets[i] = Some((transport, hash, record.time_ns, is_jump));
             });
-            for (transport, hash, time_ns, is_jump) in packets.into_iter().flatten() {
-                if let Some(time_ns) = time_ns.filter(|_| !is_jump) {
+            for (transport, hash, ..) in packets.iter().flatten() {
+                self.health.prefetch_more(&transport.key, *hash);
+            }
+            for (transport, hash, time_ns, is_jump) in packets.iter().flatten() {
+                if let Some(time_ns) = time_ns.filter(|_| !*is_jump) {
                     self.pass(time_ns);
                 }
                 let time_ns = time_ns.unwrap_or(self.latest_ns);
                 self.latest_ns = time_ns;
                 self.is_begun = true;
-                self.health.take(&transport, hash, time_ns);
+                self.health.take(transport, *hash, time_ns);
             }
             done += records.len();
         }
     }
 
     /// Moves on to the window of a time.
+    #[inline]
     fn pass(&mut self, time_ns: i64) {
+        if time_ns >= self.ends_at {
+            self.go_on(time_ns);
+        }
+    }
+
+    #[inline(never)]
+    fn go_on(&mut self, time_ns: i64) {
         if self.windowing.window_ns.is_none() {
             return;
         }
         let number = self.windowing.number(time_ns);
         if number > self.window {
             self.end_window();
-            self.window = number;
+            self.begin_window(number);
         }
+    }
+
+    fn begin_window(&mut self, number: i64) {
+        self.window = number;
+        self.ends_at = match number {
+            i64::MIN => i64::MIN,
+            number => self.windowing.span(number).1,
+        };
     }
 
     /// Ends the current window, if it has packets.
@@ -118,7 +140,7 @@ impl Lane {
             self.end_window();
         }
         if before == i64::MAX {
-            self.window = i64::MIN;
+            self.begin_window(i64::MIN);
             let mut ended = std::mem::take(&mut self.ended);
             if self.windowing.window_ns.is_none()
                 && let Some(names) = self.health.take_names()
@@ -129,7 +151,7 @@ impl Lane {
             return ended;
         }
         // Late packets belong to an open window.
-        self.window = self.window.max(before);
+        self.begin_window(self.window.max(before));
         let later = self.ended.split_off(&before);
         std::mem::replace(&mut self.ended, later)
     }
