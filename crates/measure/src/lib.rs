@@ -17,6 +17,7 @@ mod observation;
 pub mod owners;
 mod part;
 mod rate;
+mod recent;
 mod service;
 mod spread;
 mod state;
@@ -106,7 +107,7 @@ impl Default for Config {
             keys: vec![KeyKind::FiveTuple],
             by: By::default(),
             sketch: Sketch::default(),
-            memory: table_memory(Sketch::default(), rows),
+            memory: table_memory(Sketch::default(), rows, false),
             rows: Some(rows),
             request: Request::default(),
             windowing: Windowing::default(),
@@ -159,7 +160,7 @@ impl Config {
                 other.sketch = sketch;
                 other.memory = self
                     .rows
-                    .map_or(self.memory, |rows| table_memory(sketch, rows));
+                    .map_or(self.memory, |rows| table_memory(sketch, rows, self.times));
             }
             Setting::Memory(memory) => (other.memory, other.rows) = (memory, None),
         }
@@ -198,8 +199,8 @@ impl Config {
 /// A `heavy` table gets half of the second-level cache, but 1 to 4 MiB: a load takes a few ns there, and a larger
 /// table names the same top. Measured, 21 million frames of 60 bytes in a million flows, one worker: 31 to 33 ns a packet with
 /// 1 MiB, 37 with 4 MiB, the same rows. The other sketches get 4 MiB, because their answers improve with each byte. Any table
-/// has room for 16 keys for each of the `rows` that an answer lists, up to 64 MiB.
-pub fn table_memory(sketch: Sketch, rows: usize) -> usize {
+/// has room for 16 keys for each of the `rows` that an answer lists, up to 64 MiB. With `times` it is half as much again, for as many keys.
+pub fn table_memory(sketch: Sketch, rows: usize, times: bool) -> usize {
     /// Memory of 16 keys in the roomiest table.
     const ROW: usize = 16 * 80;
     let by_cache = match sketch {
@@ -209,7 +210,8 @@ pub fn table_memory(sketch: Sketch, rows: usize) -> usize {
         _ => 4 << 20,
     };
     let by_rows = rows.saturating_mul(ROW).min(64 << 20);
-    by_cache.max(by_rows.next_power_of_two())
+    let memory = by_cache.max(by_rows.next_power_of_two());
+    memory + if times { memory / 2 } else { 0 }
 }
 
 /// Reason why counters cannot be created or merged.
@@ -255,7 +257,8 @@ mod tests {
             conservative: false,
         };
         assert_eq!(with(&small, Setting::Sketch(cms)).memory, 64 << 10);
-        assert_eq!(table_memory(Sketch::Heavy, 10_000), 16 << 20);
-        assert_eq!(table_memory(Sketch::Heavy, usize::MAX), 64 << 20);
+        assert_eq!(table_memory(Sketch::Heavy, 10_000, false), 16 << 20);
+        assert_eq!(table_memory(Sketch::Heavy, 10_000, true), 24 << 20);
+        assert_eq!(table_memory(Sketch::Heavy, usize::MAX, false), 64 << 20);
     }
 }

@@ -8,7 +8,8 @@ use weir_packet::flow::FlowKey;
 const TCP: u8 = 1;
 const UDP: u8 = 1 << 1;
 const SCTP: u8 = 1 << 2;
-const DCCP: u8 = 1 << 3;
+/// Numbers of these protocols, in the order of their bits.
+const PROTOCOLS: [u8; 3] = [6, 17, 132];
 
 /// First port of the range from which Linux chooses the ports of clients; IANA's range begins at 49152 (RFC 6335, section 6).
 const EPHEMERAL: u16 = 32_768;
@@ -24,10 +25,17 @@ const REGISTERED: u16 = 1024;
 /// the ephemeral range.
 pub(crate) fn service_of(flow: &FlowKey) -> Option<(u16, bool)> {
     let (sport, dport) = flow.ports()?;
+    let named = PROTOCOLS
+        .iter()
+        .position(|proto| *proto == flow.proto)
+        .map(|place| &NAMED[place]);
+    let is_named = |port: u16| {
+        named.is_some_and(|named| named[usize::from(port / 64)] >> (port % 64) & 1 == 1)
+    };
     let class = |port: u16| match port {
         ..REGISTERED => 0,
         EPHEMERAL.. => 3,
-        _ if index_of(port, flow.proto).is_some() => 1,
+        _ if is_named(port) => 1,
         _ => 2,
     };
     let (source, destination) = ((class(sport), sport), (class(dport), dport));
@@ -58,19 +66,29 @@ pub fn name_of(number: u16) -> Option<&'static str> {
 
 /// Returns the place of a service in the table. Several names may share a port in different protocols.
 fn index_of(port: u16, proto: u8) -> Option<usize> {
-    let bit = match proto {
-        6 => TCP,
-        17 => UDP,
-        132 => SCTP,
-        33 => DCCP,
-        _ => return None,
-    };
+    let bit = 1 << PROTOCOLS.iter().position(|known| *known == proto)?;
     let first = SERVICES.partition_point(|(other, ..)| *other < port);
     let mut here = (first..).zip(&SERVICES[first..]);
     here.find(|(_, (other, protos, _))| *other != port || protos & bit != 0)
         .filter(|(_, (other, ..))| *other == port)
         .map(|(place, _)| place)
 }
+
+/// Ports below the ephemeral range that have a name, a bit for each, by protocol. Packets look here, because a search takes longer.
+static NAMED: [[u64; EPHEMERAL as usize / 64]; PROTOCOLS.len()] = {
+    let mut named = [[0; EPHEMERAL as usize / 64]; PROTOCOLS.len()];
+    let mut place = 0;
+    while place < SERVICES.len() {
+        let (port, protos, _) = SERVICES[place];
+        let mut proto = 0;
+        while proto < PROTOCOLS.len() && port < EPHEMERAL {
+            named[proto][port as usize / 64] |= (protos as u64 >> proto & 1) << (port % 64);
+            proto += 1;
+        }
+        place += 1;
+    }
+    named
+};
 
 /// Ports in ascending order, the protocols as a mask, and the registered name.
 #[rustfmt::skip]
@@ -381,6 +399,16 @@ mod tests {
             ..flow(0, 0, 1)
         };
         assert_eq!(service_of(&icmp), None);
+    }
+
+    #[test]
+    fn each_port_with_a_name_has_its_bit() {
+        for (proto, named) in PROTOCOLS.into_iter().zip(&NAMED) {
+            for port in 0..EPHEMERAL {
+                let bit = named[usize::from(port / 64)] >> (port % 64) & 1;
+                assert_eq!(bit == 1, index_of(port, proto).is_some(), "{port} {proto}");
+            }
+        }
     }
 
     #[test]

@@ -9,6 +9,7 @@ use crate::answer::{self, difference, largest_changes};
 use crate::answer::{Bound, BoundKind, Change, Estimate, Keys, SpreadTable, Spreader};
 use crate::compare::{Contrast, Half};
 use crate::counter::TOGETHER;
+use crate::state::each;
 use crate::{By, Config, Error, Field, KeyKind, Observation, Prefix};
 use sample::Sample;
 use std::collections::{HashMap, HashSet};
@@ -345,17 +346,23 @@ impl Spread {
         })
     }
 
-    /// Counts packets, at most [`TOGETHER`].
-    pub fn update(&mut self, packets: &[Observation], hasher: &Hasher) {
+    /// Counts packets, at most [`TOGETHER`]. Those outside the mask `fresh` repeat others, and change nothing.
+    pub fn update(&mut self, packets: &[Observation], fresh: u64, hasher: &Hasher) {
+        if fresh == 0 {
+            return;
+        }
         let Self { rule, sample } = self;
         let short = hasher.short();
         // All contacts come before all answers, so that the processor foresees the kind of nearly every side.
         let mut sides = [(0u8, false); 2 * TOGETHER];
-        let count = packets.len();
-        for (index, side) in sides[..2 * count].iter_mut().enumerate() {
-            *side = ((index % count) as u8, index >= count);
+        let mut count = 0;
+        for is_answer in [false, true] {
+            each(fresh, |index| {
+                sides[count] = (index as u8, is_answer);
+                count += 1;
+            });
         }
-        sample.update(&sides[..2 * count], |(index, is_answer)| Side {
+        sample.update(&sides[..count], |(index, is_answer)| Side {
             packet: &packets[usize::from(*index)],
             is_answer: *is_answer,
             rule,

@@ -7,6 +7,7 @@ use crate::names::Names;
 use crate::observation::Glance;
 use crate::owners::Owners;
 use crate::part::{Maker, Stored};
+use crate::recent::Recent;
 use crate::spread::Spread;
 use crate::tally::Tally;
 use crate::watch::Watch;
@@ -24,8 +25,11 @@ pub struct State {
     /// Whether workers shared the tables; settled tables are of another kind.
     shared: bool,
     tally: Tally,
-    /// Tables by packets or bytes; else `spreads` has one for each kind of key.
+    /// Tables by packets or bytes; else `spreads` has one for each kind of key. Kinds whose [stored](KeyKind::stored) keys are the same
+    /// share a table, which has the first of them.
     tables: Vec<(KeyKind, Counter)>,
+    /// Kinds of key that are weighed, in the order of the settings, with the place of their tables.
+    kinds: Vec<(KeyKind, usize)>,
     spreads: Vec<Spread>,
     flows: Distinct,
     sources: Distinct,
@@ -40,6 +44,8 @@ pub struct State {
     owners: Option<Arc<Owners>>,
     /// Counters for findings, if the settings ask for them.
     watch: Option<Box<Watch>>,
+    /// Flows seen lately, if distinct elements are counted.
+    recent: Option<Recent>,
 }
 
 impl State {
@@ -56,10 +62,18 @@ impl State {
             true => (&[], &config.keys),
             false => (&config.keys, &[]),
         };
+        let stored = stored_kinds(weighed);
+        let place = |kind: &KeyKind| {
+            let is_same = |other: &KeyKind| other.stored() == kind.stored();
+            let place = stored.iter().position(is_same);
+            (*kind, place.expect("each kind is stored"))
+        };
         let table = |(i, &kind): (usize, &KeyKind)| {
             let shared = shared.as_ref().map(|tables| &tables[i]);
             Ok((kind, Counter::new(config, kind, shared)?))
         };
+        let is_host = |kind: &KeyKind| kind.stored() == KeyKind::HOST;
+        let has_hosts = stored.iter().any(is_host) && Watch::shares_hosts(config);
         let populate = config.request.populate;
         let distinct = || {
             Distinct::new(
@@ -74,7 +88,8 @@ impl State {
             slot,
             shared: config.shared.is_some(),
             tally: Tally::default(),
-            tables: weighed
+            kinds: weighed.iter().map(place).collect(),
+            tables: stored
                 .iter()
                 .enumerate()
                 .map(table)
@@ -92,9 +107,10 @@ impl State {
             counts_frames: config.keys.iter().any(|kind| kind.is_of_frames()),
             owners: config.owners.clone(),
             watch: match config.watch {
-                true => Some(Box::new(Watch::new(config)?)),
+                true => Some(Box::new(Watch::new(config, has_hosts)?)),
                 false => None,
             },
+            recent: (is_distinct || config.watch).then(Recent::new),
         })
     }
 
@@ -193,11 +209,14 @@ impl State {
                 _ => table.update_part(kind.stored(), packets, &self.hasher, &mut self.parts),
             }
         }
-        for spread in &mut self.spreads {
-            spread.update(packets, &self.hasher);
-        }
-        if let Some(watch) = &mut self.watch {
-            watch.update(packets, &self.hasher, &mut self.parts);
+        if let Some(recent) = &mut self.recent {
+            let fresh = recent.fresh(packets);
+            for spread in &mut self.spreads {
+                spread.update(packets, fresh, &self.hasher);
+            }
+            if let Some(watch) = &mut self.watch {
+                watch.update(packets, fresh, &self.hasher, &mut self.parts);
+            }
         }
         if new != 0 {
             self.see(packets, new);
@@ -299,6 +318,7 @@ impl State {
             distinct.clear();
         }
         self.spreads.iter_mut().for_each(Spread::clear);
+        self.recent.iter_mut().for_each(Recent::clear);
         if !self.watch.as_mut().is_none_or(|watch| watch.clear()) {
             return false;
         }
@@ -337,12 +357,12 @@ impl State {
     /// Returns the kinds of key, in the order of their tables.
     pub fn keys(&self) -> impl Iterator<Item = KeyKind> {
         let spreads = self.spreads.iter().map(Spread::kind);
-        self.tables.iter().map(|(kind, _)| *kind).chain(spreads)
+        self.weighed().chain(spreads)
     }
 
     /// Returns the kinds of key of the tables that weigh packets, in their order.
     pub fn weighed(&self) -> impl Iterator<Item = KeyKind> {
-        self.tables.iter().map(|(kind, _)| *kind)
+        self.kinds.iter().map(|(kind, _)| *kind)
     }
 
     /// Returns the weight of a packet in these tables.
@@ -372,15 +392,15 @@ impl State {
 
     /// The same, with the names of hosts for a table of [names](KeyKind::Name); hosts without one have rows of their own.
     pub fn table_with(&self, i: usize, rows: usize, names: Option<&Names>) -> Table {
-        let (kind, table) = &self.tables[i];
+        let (kind, table) = self.counter_of(i);
         if let (KeyKind::Process, Some(owners)) = (kind, &self.owners) {
             return table.owned(owners, self.by, rows, |key| self.hasher.plain(key));
         }
         if kind.has_sides() {
-            let names = names.filter(|_| *kind == KeyKind::Name);
-            return table.folded((*kind, names), self.by, rows, |key| self.hasher.plain(key));
+            let names = names.filter(|_| kind == KeyKind::Name);
+            return table.folded((kind, names), self.by, rows, |key| self.hasher.plain(key));
         }
-        let keys = match *kind {
+        let keys = match kind {
             KeyKind::FiveTuple => Some(self.flows()),
             KeyKind::SRC => Some(self.sources()),
             KeyKind::DST => Some(self.destinations()),
@@ -393,7 +413,10 @@ impl State {
     /// findings.
     pub fn watched(&self, rows: usize) -> Option<(Table, SpreadTable)> {
         let watch = self.watch.as_ref()?;
-        Some((watch.hosts(rows, &self.hasher), watch.contacts(rows)))
+        let is_host = |(kind, _): &&(KeyKind, Counter)| kind.stored() == KeyKind::HOST;
+        let others = self.tables.iter().find(is_host).map(|(_, table)| table);
+        let hosts = watch.hosts(others, rows, &self.hasher)?;
+        Some((hosts, watch.contacts(rows)))
     }
 
     /// Returns whether the tables count distinct elements.
@@ -408,8 +431,8 @@ impl State {
 
     /// Returns the table `i` of packets or bytes, and its kind of key.
     pub(crate) fn counter_of(&self, i: usize) -> (KeyKind, &Counter) {
-        let (kind, table) = &self.tables[i];
-        (*kind, table)
+        let (kind, place) = self.kinds[i];
+        (kind, &self.tables[place].1)
     }
 
     /// Returns the hash of a key in the tables.
@@ -419,20 +442,17 @@ impl State {
 
     /// Processes of sockets, if a table counts them.
     pub fn owners(&self) -> Option<&Owners> {
-        let has_any = self
-            .tables
-            .iter()
-            .any(|(kind, _)| *kind == KeyKind::Process);
+        let has_any = self.weighed().any(|kind| kind == KeyKind::Process);
         self.owners.as_deref().filter(|_| has_any)
     }
 
     /// Describes the tables and their memory, two lines for each table.
     pub fn describe(&self) -> Vec<String> {
-        let lines = |(kind, table): &(KeyKind, Counter)| {
-            let [what, memory] = table.describe();
+        let lines = |(kind, place): &(KeyKind, usize)| {
+            let [what, memory] = self.tables[*place].1.describe();
             [format!("{kind}: {what}"), format!("{kind}: {memory}")]
         };
-        let weighed = self.tables.iter().flat_map(lines);
+        let weighed = self.kinds.iter().flat_map(lines);
         let lines = |spread: &Spread| {
             let kind = spread.kind();
             let [what, memory] = spread.describe();
@@ -468,20 +488,32 @@ pub(crate) fn changers(
             rows,
         );
     }
-    let kind = after.or(before).map(|state| state.tables[i].0);
+    let kind = after.or(before).map(|state| state.kinds[i].0);
+    let tables = [before, after].map(|state| state.map(|state| state.counter_of(i).1));
     if let (Some(KeyKind::Process), Some(owners)) = (kind, owners) {
-        let tables = [before, after].map(|state| state.map(|state| &state.tables[i].1));
         return Counter::changes_of_owners(tables, owners, *by, rows, |key| hasher.plain(key));
     }
+    let [before, after] = tables;
     Counter::changes(
-        before.map(|state| &state.tables[i].1),
-        after.map(|state| &state.tables[i].1),
+        before,
+        after,
         kind.filter(|kind| kind.has_sides())
             .map(|kind| (kind, names.filter(|_| kind == KeyKind::Name))),
         *by,
         rows,
         |key| hasher.plain(key),
     )
+}
+
+/// Returns the kinds that have a table: of kinds whose stored keys are the same, the first.
+pub(crate) fn stored_kinds(kinds: &[KeyKind]) -> Vec<KeyKind> {
+    let mut stored: Vec<KeyKind> = Vec::with_capacity(kinds.len());
+    for kind in kinds {
+        if !stored.iter().any(|other| other.stored() == kind.stored()) {
+            stored.push(*kind);
+        }
+    }
+    stored
 }
 
 /// Returns `len` elements of a slice from `at` on; none if the slice is empty.
@@ -492,7 +524,7 @@ fn part_of<T>(all: &[T], at: usize, len: usize) -> &[T] {
 
 /// Calls `each` with the index of each set bit.
 #[inline(always)]
-fn each(mut mask: u64, mut each: impl FnMut(usize)) {
+pub(crate) fn each(mut mask: u64, mut each: impl FnMut(usize)) {
     while mask != 0 {
         each(mask.trailing_zeros() as usize);
         mask &= mask - 1;

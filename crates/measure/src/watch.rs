@@ -12,13 +12,20 @@ use weir_sketch::Weigh;
 
 #[derive(Debug)]
 pub(crate) struct Watch {
-    hosts: Counter,
+    /// Packets of hosts, unless a table of the same form counts them anyway.
+    hosts: Option<Counter>,
     contacts: Spread,
 }
 
 impl Watch {
-    /// Creates the counters. A heavy table counts the packets of hosts, whatever the other tables count.
-    pub fn new(config: &Config) -> Result<Self, Error> {
+    /// Whether a table of hosts, if the settings have one, counts just what the table here does.
+    pub fn shares_hosts(config: &Config) -> bool {
+        config.by == By::Packets && config.sketch == Sketch::Heavy && config.shared.is_none()
+    }
+
+    /// Creates the counters. A heavy table counts the packets of hosts, whatever the other tables count; `has_hosts`: one of them is such
+    /// a table.
+    pub fn new(config: &Config, has_hosts: bool) -> Result<Self, Error> {
         let of_hosts = Config {
             keys: Vec::new(),
             by: By::Packets,
@@ -30,32 +37,46 @@ impl Watch {
             ..Config::default()
         };
         Ok(Self {
-            hosts: Counter::new(&of_hosts, KeyKind::HOST, None)?,
+            hosts: match has_hosts {
+                true => None,
+                false => Some(Counter::new(&of_hosts, KeyKind::HOST, None)?),
+            },
             contacts: Spread::new(config, KeyKind::SRC, By::Contacts)?,
         })
     }
 
-    /// Counts packets with a flow key; `parts` is a buffer.
-    pub fn update(&mut self, packets: &[Observation], hasher: &Hasher, parts: &mut Vec<Stored>) {
-        self.hosts
-            .update_part(KeyKind::HOST, packets, hasher, parts);
-        self.contacts.update(packets, hasher);
+    /// Counts packets with a flow key. Only packets in the mask `fresh` may be new contacts. `parts` is a buffer.
+    pub fn update(
+        &mut self,
+        packets: &[Observation],
+        fresh: u64,
+        hasher: &Hasher,
+        parts: &mut Vec<Stored>,
+    ) {
+        if let Some(hosts) = &mut self.hosts {
+            hosts.update_part(KeyKind::HOST, packets, hasher, parts);
+        }
+        self.contacts.update(packets, fresh, hasher);
     }
 
     pub fn merge(&mut self, other: &Self, hasher: &Hasher) -> Result<(), Error> {
-        self.hosts.merge(&other.hosts, |key| hasher.plain(key))?;
+        if let (Some(mine), Some(theirs)) = (&mut self.hosts, &other.hosts) {
+            mine.merge(theirs, |key| hasher.plain(key))?;
+        }
         self.contacts.merge(&other.contacts)
     }
 
     pub fn clear(&mut self) -> bool {
         self.contacts.clear();
-        self.hosts.clear()
+        self.hosts.as_mut().is_none_or(Counter::clear)
     }
 
-    pub fn hosts(&self, rows: usize, hasher: &Hasher) -> Table {
+    /// The hosts with the most packets. `others` is the table that counts hosts if none does here.
+    pub fn hosts(&self, others: Option<&Counter>, rows: usize, hasher: &Hasher) -> Option<Table> {
         let hash = |key: &FlowKey| hasher.plain(key);
-        self.hosts
-            .folded((KeyKind::HOST, None), Weigh::Packets, rows, hash)
+        let hosts = self.hosts.as_ref().or(others)?;
+        let table = hosts.folded((KeyKind::HOST, None), Weigh::Packets, rows, hash);
+        Some(table)
     }
 
     pub fn contacts(&self, rows: usize) -> SpreadTable {

@@ -257,8 +257,9 @@ impl Options {
             true => Sketch::Exact,
             false => self.sketch,
         };
-        self.memory
-            .unwrap_or_else(|| weir_measure::table_memory(sketch, self.rows) as u64)
+        self.memory.unwrap_or_else(|| {
+            weir_measure::table_memory(sketch, self.rows, self.has_times()) as u64
+        })
     }
 
     /// Returns the contents of the answers. **Errors**: columns that no row has.

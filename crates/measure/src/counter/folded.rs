@@ -42,10 +42,10 @@ impl Counter {
                 by,
                 hash: &hash,
             };
-            let table = folding.table(rows, candidates);
+            let (table, is_all) = folding.table(rows, candidates);
             let last = table.rows.last().filter(|_| table.rows.len() == rows);
             let is_right = last.is_some_and(|row| row.bound.lower >= table.missing.at_most);
-            if is_right || table.missing.at_most == 0 || candidates >= MOST {
+            if is_right || is_all || candidates >= MOST {
                 return table;
             }
             candidates = candidates.saturating_mul(8).min(MOST);
@@ -64,16 +64,22 @@ struct Folding<'a> {
 /// Both sides of a key, as far as the table has them: the sending side first.
 type Both = [Option<Row>; 2];
 
+/// No place among the rows of sides.
+const NO_PLACE: u32 = u32::MAX;
+
 impl Folding<'_> {
-    fn table(&self, rows: usize, candidates: usize) -> Table {
+    /// Returns the table of the largest candidates, and whether no larger number would give another.
+    fn table(&self, rows: usize, candidates: usize) -> (Table, bool) {
         let listed = self.table.table(self.by, candidates, None, self.hash);
         let outside = listed.missing.at_most.saturating_mul(2);
         let sides = listed.rows.iter();
-        let mut keys: HashMap<FlowKey, Both> = sides
+        // Places of both sides of each candidate in `found`, which take less memory than the rows.
+        let mut keys: HashMap<FlowKey, [u32; 2]> = sides
             .map(|row| self.kind.whole(&row.key).0)
             .chain(self.names.into_iter().flat_map(Names::hosts))
-            .map(|whole| (whole, [None; 2]))
+            .map(|whole| (whole, [NO_PLACE; 2]))
             .collect();
+        let mut found: Vec<Row> = Vec::new();
         // Keys without a name, and names.
         let (mut count, mut named) = (0, HashSet::new());
         self.table.each(self.by, self.hash, &mut |row| {
@@ -86,10 +92,14 @@ impl Folding<'_> {
                 }
             }
             if let Some(both) = keys.get_mut(&whole) {
-                both[usize::from(receives)] = Some(row);
+                both[usize::from(receives)] = found.len() as u32;
+                found.push(row);
             }
         });
-        let rows_of_keys = keys.into_iter().map(|(key, both)| self.sum(key, both));
+        let rows_of_keys = keys.into_iter().map(|(key, places)| {
+            let both = places.map(|place| found.get(place as usize).copied());
+            self.sum(key, both)
+        });
         let mut all: Vec<Row> = match self.names {
             None => rows_of_keys.collect(),
             Some(_) => self.by_name(rows_of_keys),
@@ -112,7 +122,8 @@ impl Folding<'_> {
             bytes: rest.bytes.saturating_sub(row.counts.bytes),
         });
         let keys = (count + named.len() as u64).saturating_sub(all.len() as u64);
-        Table {
+        let is_all = listed.rows.len() < candidates || at_most == 0;
+        let table = Table {
             rows: all,
             missing: Missing {
                 at_most,
@@ -125,7 +136,8 @@ impl Folding<'_> {
             },
             late: self.table.late(),
             ..listed
-        }
+        };
+        (table, is_all)
     }
 
     /// Key of the name of a host, if names are added up.
@@ -136,8 +148,12 @@ impl Folding<'_> {
     /// Adds up the rows of hosts with the same name.
     fn by_name(&self, hosts: impl Iterator<Item = Row>) -> Vec<Row> {
         let mut rows: HashMap<FlowKey, Row> = HashMap::new();
+        let mut unnamed = Vec::new();
         for host in hosts {
-            let key = self.label(&host.key).unwrap_or(host.key);
+            let Some(key) = self.label(&host.key) else {
+                unnamed.push(host);
+                continue;
+            };
             let sum = rows.entry(key).or_insert(nothing(key));
             add(sum, &host);
             if let (Some(sum), Some(host)) = (&mut sum.sides, host.sides) {
@@ -145,7 +161,8 @@ impl Folding<'_> {
                 sum.rx = plus(sum.rx, host.rx);
             }
         }
-        rows.into_values().collect()
+        unnamed.extend(rows.into_values());
+        unnamed
     }
 
     /// Returns the row of a key.

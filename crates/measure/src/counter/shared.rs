@@ -1,6 +1,7 @@
 //! Tables that several workers update.
 
 use super::{Sketch, cms, reversible, sets::Flows};
+use crate::state::stored_kinds;
 use crate::{Config, Error, KeyKind, Slot};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -22,16 +23,15 @@ pub(crate) enum Shared {
 pub struct SharedTables(Mutex<BTreeMap<Slot, Vec<Shared>>>);
 
 impl SharedTables {
-    /// Returns the tables of a window, one for each kind of key. The first call for a window creates them.
+    /// Returns the tables of a window, one for each [stored kind](stored_kinds) of key. The first call for a window creates them.
     pub(crate) fn of(&self, config: &Config, slot: Slot) -> Result<Vec<Shared>, Error> {
         let mut windows = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(tables) = windows.get(&slot) {
             return Ok(tables.clone());
         }
-        let tables: Vec<Shared> = config
-            .keys
-            .iter()
-            .map(|kind| Shared::new(config, *kind))
+        let tables: Vec<Shared> = stored_kinds(&config.keys)
+            .into_iter()
+            .map(|kind| Shared::new(config, kind))
             .collect::<Result<_, _>>()?;
         windows.insert(slot, tables.clone());
         Ok(tables)
