@@ -1,13 +1,14 @@
 //! The functions of libpcap that are ours.
 
-use crate::handles::{self, Handle};
+use crate::handles::{self, Handle, Source};
 use crate::judge::Judge;
+use crate::live::{self, Live};
 use crate::offline::{self, Offline};
 use crate::real;
 use crate::types::*;
 use core::ffi::{c_char, c_int, c_uchar, c_uint, c_void};
-use core::ptr::null;
-use core::sync::atomic::{AtomicBool, Ordering};
+use core::ptr::{null, null_mut};
+use core::sync::atomic::Ordering;
 use libc::FILE;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -20,12 +21,7 @@ unsafe fn adopt(p: *mut Pcap) -> *mut Pcap {
         // SAFETY: the handle is open. After a panic, which would be a fault of this library, libpcap reads the file.
         let adopted = catch_unwind(|| unsafe { Offline::adopt(p) });
         if let Ok(Some(source)) = adopted {
-            handles::insert(Handle {
-                pcap: p,
-                is_broken: AtomicBool::new(false),
-                is_passed: AtomicBool::new(false),
-                source,
-            });
+            handles::insert(Handle::new(p, Source::File(Box::new(source))));
         }
     }
     p
@@ -71,11 +67,34 @@ pub unsafe extern "C-unwind" fn pcap_close(p: *mut Pcap) {
     let handle = handles::find(p);
     if !handle.is_null() {
         // SAFETY: the handle is open. Standard input is left where libpcap would have left it.
-        unsafe { (*handle).source.hand_over() };
+        if let Source::File(file) = unsafe { &mut (*handle).source } {
+            file.hand_over();
+        }
         handles::remove(p);
     }
+    handles::asked(p);
     // SAFETY: the arguments go on as they came.
     unsafe { real::pcap_close(p) };
+}
+
+/// Reads packets; the result is libpcap's of `pcap_dispatch`.
+///
+/// # Safety
+/// `handle` is in the table; the callback is the program's.
+unsafe fn read(handle: *mut Handle, count: c_int, callback: Handler, user: *mut c_uchar) -> c_int {
+    // SAFETY: as promised. The sources are boxed, so that these pointers stay good while the callback uses the handle.
+    unsafe {
+        match &mut (*handle).source {
+            Source::File(file) => {
+                let file: *mut Offline = &raw mut **file;
+                offline::read(handle, file, count, callback, user)
+            }
+            Source::Live(live) => {
+                let live: *mut Live = &raw mut **live;
+                live::read(handle, live, count, callback, user)
+            }
+        }
+    }
 }
 
 /// `pcap_dispatch`.
@@ -95,7 +114,7 @@ pub unsafe extern "C-unwind" fn pcap_dispatch(
         if is_passed(handle) {
             real::pcap_dispatch(p, count, callback, user)
         } else {
-            offline::read(handle, count, callback, user)
+            read(handle, count, callback, user)
         }
     }
 }
@@ -119,8 +138,8 @@ pub unsafe extern "C-unwind" fn pcap_loop(
         }
         let mut left = count;
         loop {
-            let done = offline::read(handle, left, callback, user);
-            if done <= 0 {
+            let done = read(handle, left, callback, user);
+            if done < 0 || (done == 0 && matches!((*handle).source, Source::File(_))) {
                 return done;
             }
             if count > 0 {
@@ -133,23 +152,29 @@ pub unsafe extern "C-unwind" fn pcap_loop(
     }
 }
 
-/// Where `pcap_next` and `pcap_next_ex` put a packet.
+/// Place where `pcap_next` and `pcap_next_ex` put a packet.
 struct Next {
     header: Header,
     data: *const c_uchar,
+    /// Copy of the packet, if its memory is the kernel's after the call.
+    copy: *mut Vec<u8>,
 }
 
 /// Notes a packet.
 ///
 /// # Safety
-/// `user` leads to a `Next`, and `header` to a header.
+/// `user` leads to a `Next`, `header` to a header, and `data` to the captured bytes.
 unsafe extern "C-unwind" fn note(user: *mut c_uchar, header: *const Header, data: *const c_uchar) {
-    // SAFETY: as promised.
+    // SAFETY: as promised. The copy has room for the snap length, which no packet exceeds.
     unsafe {
-        *user.cast::<Next>() = Next {
-            header: *header,
-            data,
-        };
+        let next = &mut *user.cast::<Next>();
+        (next.header, next.data) = (*header, data);
+        if !next.copy.is_null() {
+            let copy = &mut *next.copy;
+            let captured = ((*header).captured as usize).min(copy.len());
+            core::ptr::copy_nonoverlapping(data, copy.as_mut_ptr(), captured);
+            next.data = copy.as_ptr();
+        }
     }
 }
 
@@ -158,13 +183,18 @@ unsafe extern "C-unwind" fn note(user: *mut c_uchar, header: *const Header, data
 /// # Safety
 /// `handle` is in the table.
 unsafe fn next(handle: *mut Handle) -> (c_int, Next) {
+    // SAFETY: the handle is in the table.
+    let (header, copy) = match unsafe { &mut (*handle).source } {
+        Source::File(file) => (file.header, null_mut()),
+        Source::Live(live) => (live.header, &raw mut live.copy),
+    };
     let mut next = Next {
-        // SAFETY: the handle is in the table.
-        header: unsafe { (*handle).source.header },
+        header,
         data: null(),
+        copy,
     };
     // SAFETY: `note` gets a pointer to `next`.
-    let done = unsafe { offline::read(handle, 1, note, (&raw mut next).cast()) };
+    let done = unsafe { read(handle, 1, note, (&raw mut next).cast()) };
     (done, next)
 }
 
@@ -205,16 +235,20 @@ pub unsafe extern "C-unwind" fn pcap_next_ex(
             return real::pcap_next_ex(p, header, data);
         }
         let (done, found) = next(handle);
-        (*handle).source.header = found.header;
-        *header = &raw mut (*handle).source.header;
+        let (shown, is_file) = match &mut (*handle).source {
+            Source::File(file) => (&mut file.header, true),
+            Source::Live(live) => (&mut live.header, false),
+        };
+        *shown = found.header;
+        *header = shown;
         match done {
             1 => {
                 *data = found.data;
                 1
             }
             // The end of a file.
-            0 => BREAK,
-            error => error,
+            0 if is_file => BREAK,
+            other => other,
         }
     }
 }
@@ -238,16 +272,27 @@ pub unsafe extern "C-unwind" fn pcap_setfilter(p: *mut Pcap, program: *mut Progr
     // SAFETY: the arguments go on as they came.
     let result = unsafe { real::pcap_setfilter(p, program) };
     let handle = handles::find(p);
-    if result != 0 || handle.is_null() {
+    if handle.is_null() {
         return result;
     }
-    // SAFETY: libpcap has accepted the program, so its instructions are there; the handle is in the table.
+    // SAFETY: libpcap has accepted the program if its instructions are read; the handle is in the table.
     unsafe {
-        let insns = core::slice::from_raw_parts((*program).insns, (*program).len as usize);
-        let judge = catch_unwind(|| Judge::new(insns)).unwrap_or(None);
-        let source = &raw mut (*handle).source;
-        if catch_unwind(AssertUnwindSafe(|| (*source).set_filter(judge))).is_err() {
-            (*source).hand_over();
+        let insns = || core::slice::from_raw_parts((*program).insns, (*program).len as usize);
+        match &mut (*handle).source {
+            Source::File(file) if result == 0 => {
+                let judge = catch_unwind(|| Judge::new(insns())).unwrap_or(None);
+                if catch_unwind(AssertUnwindSafe(|| file.set_filter(judge))).is_err() {
+                    file.hand_over();
+                }
+            }
+            Source::Live(live) => {
+                // libpcap's socket has the filter now, and is to receive nothing.
+                let _ = live::silence(real::pcap_fileno(p));
+                if result == 0 {
+                    live.set_filter(insns());
+                }
+            }
+            Source::File(_) => {}
         }
     }
     result
@@ -262,11 +307,18 @@ pub unsafe extern "C-unwind" fn pcap_breakloop(p: *mut Pcap) {
     let handle = handles::find(p);
     // SAFETY: the handle is in the table, or the arguments go on as they came.
     unsafe {
-        let is_over = !handle.is_null() && (*handle).source.is_over();
-        if !handle.is_null() && !is_over {
-            (*handle).is_broken.store(true, Ordering::SeqCst);
+        if handle.is_null() {
+            return real::pcap_breakloop(p);
         }
-        if is_over || is_passed(handle) {
+        match &(*handle).source {
+            Source::File(file) if file.is_over() => return real::pcap_breakloop(p),
+            Source::File(_) => (*handle).is_broken.store(true, Ordering::SeqCst),
+            Source::Live(live) => {
+                (*handle).is_broken.store(true, Ordering::SeqCst);
+                live.wake();
+            }
+        }
+        if is_passed(handle) {
             real::pcap_breakloop(p);
         }
     }
@@ -281,8 +333,10 @@ pub unsafe extern "C-unwind" fn pcap_file(p: *mut Pcap) -> *mut FILE {
     let handle = handles::find(p);
     // SAFETY: the handle is in the table; the arguments go on as they came.
     unsafe {
-        if !handle.is_null() {
-            (*handle).source.hand_over();
+        if !handle.is_null()
+            && let Source::File(file) = &mut (*handle).source
+        {
+            file.hand_over();
         }
         real::pcap_file(p)
     }

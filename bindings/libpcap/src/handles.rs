@@ -3,10 +3,12 @@
 //! A program's handle is always one of its own libpcap. If this library reads in its place, the handle is in a table, together with
 //! what the reading needs. **Cost** of a look-up: a few comparisons, without a lock, so that a signal handler may do it.
 
+use crate::live::{Asked, Live};
 use crate::offline::Offline;
 use crate::types::Pcap;
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 /// Handles that are read here at the same time; further ones are read by libpcap.
 const MOST: usize = 1024;
@@ -35,7 +37,50 @@ pub struct Handle {
     /// Whether libpcap itself reads at the moment, so that it needs to hear of `pcap_breakloop`.
     pub is_passed: AtomicBool,
     /// The reading.
-    pub source: Offline,
+    pub source: Source,
+}
+
+/// Source of a handle's packets.
+pub enum Source {
+    /// A savefile.
+    File(Box<Offline>),
+    /// An interface.
+    Live(Box<Live>),
+}
+
+impl Handle {
+    /// A handle that nothing was read from yet.
+    pub fn new(pcap: *mut Pcap, source: Source) -> Self {
+        Self {
+            pcap,
+            is_broken: AtomicBool::new(false),
+            is_passed: AtomicBool::new(false),
+            source,
+        }
+    }
+}
+
+/// Settings of captures that are not active yet, by the addresses of their handles.
+static ASKED: Mutex<Vec<(usize, Asked)>> = Mutex::new(Vec::new());
+
+/// Changes the settings of a capture that is not active yet.
+pub fn ask(p: *mut Pcap, change: impl FnOnce(&mut Asked)) {
+    let mut all = ASKED.lock().unwrap_or_else(PoisonError::into_inner);
+    match all.iter_mut().find(|(key, _)| *key == p.addr()) {
+        Some((_, asked)) => change(asked),
+        None => {
+            let mut asked = Asked::default();
+            change(&mut asked);
+            all.push((p.addr(), asked));
+        }
+    }
+}
+
+/// Takes the settings of a capture out of the list.
+pub fn asked(p: *mut Pcap) -> Asked {
+    let mut all = ASKED.lock().unwrap_or_else(PoisonError::into_inner);
+    let at = all.iter().position(|(key, _)| *key == p.addr());
+    at.map_or_else(Asked::default, |at| all.swap_remove(at).1)
 }
 
 fn places(p: *mut Pcap) -> impl Iterator<Item = &'static Slot> {

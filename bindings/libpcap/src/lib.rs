@@ -11,10 +11,12 @@
 #![allow(unsafe_code, reason = "functions that C programs call")]
 #![cfg(target_os = "linux")]
 
+pub mod activate;
 pub mod calls;
 pub mod data;
 pub mod handles;
 pub mod judge;
+pub mod live;
 pub mod offline;
 pub mod real;
 pub mod records;

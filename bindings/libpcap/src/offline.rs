@@ -103,14 +103,7 @@ impl Offline {
             left: 0,
             next: 0,
             is_over: false,
-            header: Header {
-                time: libc::timeval {
-                    tv_sec: 0,
-                    tv_usec: 0,
-                },
-                captured: 0,
-                wire_len: 0,
-            },
+            header: Header::default(),
         })
     }
 
@@ -274,10 +267,11 @@ fn read_at(fd: c_int, to: &mut [u8], from: u64) -> Option<usize> {
 /// Reads up to `count` packets; 0 or less stands for all. The result is libpcap's of `pcap_dispatch`.
 ///
 /// # Safety
-/// `handle` is in the table; the callback is the program's. No reference to the handle lives while the callback runs, because it may use
-/// the handle.
+/// `handle` is in the table, and `file` is its source; the callback is the program's. No reference to either lives while the callback
+/// runs, because it may use the handle.
 pub unsafe fn read(
     handle: *mut Handle,
+    file: *mut Offline,
     count: c_int,
     callback: Handler,
     user: *mut c_uchar,
@@ -287,7 +281,7 @@ pub unsafe fn read(
     // SAFETY: for the whole loop: `handle` is open until the program closes it, and no other thread reads it.
     unsafe {
         while done < most {
-            if (*handle).source.is_over {
+            if (*file).is_over {
                 return read_rest(handle, most, done, callback, user);
             }
             if (*handle).is_broken.load(Ordering::Relaxed) {
@@ -297,14 +291,14 @@ pub unsafe fn read(
                 (*handle).is_broken.store(false, Ordering::Relaxed);
                 return BREAK;
             }
-            let taken = (*handle).source.take();
+            let taken = (*file).take();
             if let Taken::Packet(header, data) = taken {
                 callback(user, &raw const header, data);
                 done += 1;
                 continue;
             }
             let (mut header, mut data) = (null_mut(), null());
-            match read_odd(handle, &mut header, &mut data) {
+            match read_odd(handle, file, &mut header, &mut data) {
                 1 => {
                     callback(user, header, data);
                     done += 1;
@@ -321,22 +315,23 @@ pub unsafe fn read(
 /// libpcap has the last word, and all the rest.
 ///
 /// # Safety
-/// `handle` is in the table.
+/// `handle` is in the table, and `file` is its source.
 unsafe fn read_odd(
     handle: *mut Handle,
+    file: *mut Offline,
     header: &mut *mut Header,
     data: &mut *const c_uchar,
 ) -> c_int {
     // SAFETY: as in `read`; libpcap has the same filter.
     unsafe {
-        (*handle).source.seek();
+        (*file).seek();
         (*handle).is_passed.store(true, Ordering::SeqCst);
         let result = real::pcap_next_ex((*handle).pcap, header, data);
         (*handle).is_passed.store(false, Ordering::SeqCst);
         if result == 1 {
-            (*handle).source.follow();
+            (*file).follow();
         } else if !(*handle).is_broken.load(Ordering::SeqCst) {
-            (*handle).source.is_over = true;
+            (*file).is_over = true;
         }
         result
     }

@@ -29,7 +29,7 @@ pub struct Addresses {
 }
 
 /// Header of a packet (`struct pcap_pkthdr`). The second number of `time` counts microseconds or nanoseconds.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 #[repr(C)]
 pub struct Header {
     /// Time of the packet.
@@ -38,6 +38,19 @@ pub struct Header {
     pub captured: c_uint,
     /// Length on the wire, bytes.
     pub wire_len: c_uint,
+}
+
+impl Default for Header {
+    fn default() -> Self {
+        Self {
+            time: libc::timeval {
+                tv_sec: 0,
+                tv_usec: 0,
+            },
+            captured: 0,
+            wire_len: 0,
+        }
+    }
 }
 
 /// Filter program (`struct bpf_program`).

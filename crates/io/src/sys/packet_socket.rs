@@ -35,7 +35,7 @@ use options::PACKET_IGNORE_OUTGOING;
 use record::Finish;
 use std::ffi::c_int;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -546,6 +546,13 @@ impl Ring {
         }
         self.look_after()?;
         Ok(Next::Nothing)
+    }
+}
+
+/// The socket, which is readable while a block waits, and possibly also while a block is leased.
+impl AsFd for Ring {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.shared.socket().as_fd()
     }
 }
 
