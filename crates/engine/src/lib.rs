@@ -21,6 +21,7 @@ pub mod ledger;
 pub mod name;
 pub mod output_changes;
 pub mod outputs;
+pub mod pairing;
 pub mod port;
 pub mod provenance;
 pub mod record;

@@ -176,6 +176,14 @@ impl Packets {
         }
     }
 
+    /// Packets of each stream so far; none without streams.
+    pub fn counts(&self) -> Vec<u64> {
+        match &self.maker {
+            Maker::Streams(frames) => frames.counts().map(|count| count.0).collect(),
+            _ => Vec::new(),
+        }
+    }
+
     /// Facts about the planted connections, if the traffic has some.
     pub fn known(&self) -> Option<&known::Known> {
         match &self.maker {

@@ -5,6 +5,7 @@ mod limit;
 mod maker;
 mod pace;
 mod profiles;
+mod receive;
 mod workers;
 
 use crate::cli::{self, GenerateArgs};
@@ -22,6 +23,7 @@ use anyhow::{Context, bail};
 use limit::Limit;
 use maker::{Maker, Wanted};
 use pace::{Pace, Tally};
+use receive::Receiver;
 use std::io::{self, BufWriter, Write as _};
 use std::path::Path;
 use std::sync::Arc;
@@ -112,6 +114,7 @@ pub fn run(arguments: &GenerateArgs) -> anyhow::Result<Outcome> {
         bail!("--table - would mix with other output: name a file");
     }
     wanted.set_packets(limit.packets);
+    receive::check(arguments, &mut wanted)?;
     if arguments.truth {
         wanted.check_claims()?;
     }
@@ -137,6 +140,7 @@ pub fn run(arguments: &GenerateArgs) -> anyhow::Result<Outcome> {
         frames: frames_words(&wanted),
         rate: is_paced.then(|| wanted.rate()).flatten(),
         is_paced,
+        streams: wanted.stream_names(),
     };
     // Preparing millions of flows takes seconds.
     let mut maker = unless_stopped(&stop, &Slow::default(), move || wanted.prepare())
@@ -247,6 +251,8 @@ struct Sending {
     rate: Option<Rate>,
     /// Whether packets wait for their times.
     is_paced: bool,
+    /// Names of the streams.
+    streams: Vec<String>,
 }
 
 impl Sending {
@@ -295,11 +301,21 @@ fn send(
     let mut port = port::open(&arguments.sink, &arguments.sending.yes_send)?;
     port.check(LinkType::ETHERNET)
         .map_err(|fault| anyhow::anyhow!(port::fault_line(&fault)))?;
+    let receiver = Receiver::open(arguments, &sending.streams)?;
     tell_begin(arguments, limit, sending);
-    walls.raise(&[])?;
     if matches!(sending.rate, Some(Rate::Packets(per_s)) if per_s <= SLOW) {
         maker.hurries_not();
     }
+    if let Some(receiver) = receiver {
+        let (sent, received, mut pace) =
+            receiver.exchange(walls, (port, maker), !sending.is_paced, (stop, limit.time))?;
+        let refused = sent.port.counts().refused();
+        let (outcome, _) = ended(arguments, vec![sent], &mut pace);
+        let told = received.tell(arguments, &maker.counts(), refused);
+        let is_done = told == Outcome::Done && outcome == Outcome::Done;
+        return Ok((Outcome::of(is_done), false));
+    }
+    walls.raise(&[])?;
     let mut pace = Pace::begin(stop, limit.time);
     let done =
         send_all(&mut port, maker, !sending.is_paced, &mut pace).and_then(|()| port.finish());
@@ -334,6 +350,7 @@ fn shared(
         frames: frames_words(wanted),
         rate: None,
         is_paced: false,
+        streams: Vec::new(),
     };
     tell_begin(arguments, limit, &sending);
     walls.raise(&[])?;

@@ -245,7 +245,8 @@ impl Walls {
 
     /// Sandbox of `weir generate`.
     pub fn of_generate(arguments: &GenerateArgs) -> anyhow::Result<Self> {
-        let mut walls = Self::of(&arguments.walls, &Session::default())?;
+        let received = arguments.receive.iter().cloned().collect();
+        let mut walls = Self::of(&arguments.walls, &Session::new(received))?;
         walls.output(&arguments.sink, false);
         if let Some(table) = &arguments.table {
             walls.output(table, false);

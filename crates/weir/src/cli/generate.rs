@@ -156,6 +156,15 @@ pub struct GenerateArgs {
     /// Each line is PACKETS BYTES PROTOCOL SOURCE PORT DESTINATION PORT.
     #[arg(help_heading = ANSWER, long, value_name = "N", conflicts_with = "truth")]
     pub talkers: Option<usize>,
+    /// Receive packets with IF, and print their fate.
+    ///
+    /// IF is another interface of this host, so that one clock measures delays: packets carry their number and time in the payload.
+    /// For streams of a profile, and ports that send.
+    #[arg(help_heading = ANSWER, long, value_name = "IF", requires = "profile", conflicts_with_all = ["truth", "talkers"])]
+    pub receive: Option<Name>,
+    /// Print the fate of the packets as JSON
+    #[arg(help_heading = ANSWER, long, requires = "receive")]
+    pub json: bool,
     /// What confines the process.
     #[command(flatten)]
     pub walls: WallArgs,

@@ -7,7 +7,9 @@ use std::sync::Arc;
 use weir_engine::generated;
 use weir_filter::Filter;
 use weir_firewall::control::{Keys, seal};
-use weir_generator::streams::{Gaps, Profile, Rate, SIZE_MAX, Sizes, Times, Traffic};
+use weir_generator::streams::{
+    Gaps, Payload, Profile, Rate, SIZE_MAX, Sizes, Stamp, Times, Traffic,
+};
 use weir_generator::trains::MIXES;
 use weir_generator::{
     FRAME_MAX, FlowCount, MixFrames, Packets, Profile as Internet, Sizes as InternetSizes,
@@ -135,6 +137,27 @@ impl Wanted {
             SIZE_MAX
         } else {
             FRAME_MAX
+        }
+    }
+
+    /// Has all streams carry timestamps. **Errors**: traffic without streams; a stream without room for them.
+    pub fn stamp(&mut self) -> Result<(), String> {
+        match self {
+            Self::Profile(profile) => {
+                profile.change("timestamps", |stream| stream.payload = Payload::Stamp)
+            }
+            Self::Mix { .. } => Err("a mix has no streams".to_owned()),
+        }
+    }
+
+    /// Names of the streams.
+    pub fn stream_names(&self) -> Vec<String> {
+        match self {
+            Self::Profile(profile) => {
+                let streams = profile.streams().iter();
+                streams.map(|stream| stream.name.clone()).collect()
+            }
+            Self::Mix { .. } => Vec::new(),
         }
     }
 
@@ -315,6 +338,27 @@ impl Maker {
         };
         self.made += 1;
         Some(made)
+    }
+
+    /// Makes the next packet of streams in `frame`. Returns its time, and the place of its timestamp; `None` if all have been made.
+    pub fn copy_next(&mut self, frame: &mut Vec<u8>) -> Option<(i64, Option<Stamp>)> {
+        let Kind::Profile(packets) = &mut self.kind else {
+            return None;
+        };
+        frame.clear();
+        let made = packets.next()?;
+        frame.extend_from_slice(made.frame);
+        let (time_ns, stream) = (made.time_ns, made.stream);
+        self.made += 1;
+        Some((time_ns, packets.stamp(stream)))
+    }
+
+    /// Packets of each stream so far.
+    pub fn counts(&self) -> Vec<u64> {
+        match &self.kind {
+            Kind::Profile(packets) => packets.counts(),
+            Kind::Mix { .. } => Vec::new(),
+        }
     }
 
     /// Calls `each` for the next frames without their times. Returns their number, 0 at the end.

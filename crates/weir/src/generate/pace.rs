@@ -18,6 +18,8 @@ pub struct Pace {
     end: Option<Duration>,
     on_terminal: bool,
     shown: Option<Duration>,
+    /// Time after which nothing more leaves, once it is over.
+    ended: Option<Duration>,
     /// Lateness of the last packet, and whether one was very late.
     late: Duration,
     fell_behind: bool,
@@ -48,6 +50,7 @@ impl Pace {
             end,
             on_terminal,
             shown: None,
+            ended: None,
             late: Duration::ZERO,
             fell_behind: false,
         }
@@ -59,6 +62,11 @@ impl Pace {
             on_terminal: false,
             ..Self::begin(stop, end)
         }
+    }
+
+    /// Notes that the last packet has left.
+    pub fn ends_now(&mut self) {
+        self.ended = Some(self.now());
     }
 
     /// Notes that a packet leaves that was due at `due`.
@@ -137,13 +145,13 @@ impl Pace {
     }
 
     /// Summary of the run: `500 sent, 30 000 bytes, 0.50 s, 1 000 packets/s, 480 kbit/s (frames without FCS), 0 refused`.
-    pub fn summary(&mut self, tally: Tally, done: &str) -> String {
+    pub fn summary(&self, tally: Tally, done: &str) -> String {
         let Tally {
             packets,
             bytes,
             refused,
         } = tally;
-        let time = self.now();
+        let time = self.ended.unwrap_or_else(|| self.begun.elapsed());
         let seconds = time.as_secs_f64().max(1e-9);
         let interrupted = if self.is_stopped() {
             ", interrupted"

@@ -44,6 +44,7 @@ mod processes;
 mod profiles;
 mod provenance;
 mod query;
+mod received;
 mod record;
 mod record_times;
 mod recording;

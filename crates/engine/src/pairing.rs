@@ -1,0 +1,394 @@
+//! The other end of a sender: timestamps that arrive are paired with the packets that left.
+//!
+//! ```text
+//! received    packets of this profile, each counted once
+//! duplicated  packets whose number had arrived before
+//! reordered   packets after a higher number (RFC 4737 section 3.3); the extent is the distance to the highest number
+//! delay       from the hand-over to the port until the kernel's timestamp, by one clock: of one host only
+//! jitter      difference between the delays of two packets that arrive one after the other (RFC 3393)
+//! ```
+//!
+//! Packets that left and did not arrive are lost. The caller knows which counter saw them.
+
+use crate::sink::{End, Kind, Sink, SinkReport};
+use hdrhistogram::Histogram;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+use weir_generator::streams::{MAGIC, STAMP, read_stamp};
+use weir_packet::savefile::{Layout, Record};
+
+/// Numbers of a stream in memory. A packet with an earlier number may be late or a duplicate.
+const REMEMBERED: u64 = 1 << 20;
+
+/// Longest delay that is recorded as such.
+const LONGEST_NS: u64 = 60_000_000_000;
+
+/// Bytes of a frame in which a timestamp may begin.
+const HEADERS: usize = 256;
+
+/// Counts of packets that arrived.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Arrivals {
+    /// Packets that arrived, each counted once.
+    pub received: u64,
+    /// Packets that had arrived before.
+    pub duplicated: u64,
+    /// Packets that arrived after a packet with a higher number.
+    pub reordered: u64,
+    /// Packets so late that it is not known whether they had arrived before; they are part of no other count.
+    pub too_late: u64,
+}
+
+/// A distribution in figures.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Spread {
+    /// Number of values.
+    pub count: u64,
+    /// Median.
+    pub p50: u64,
+    /// 99th percentile.
+    pub p99: u64,
+    /// 99.9th percentile.
+    pub p999: u64,
+    /// Maximum.
+    pub max: u64,
+}
+
+impl Spread {
+    /// Figures of a histogram. **Error bound**: a thousandth of each value.
+    fn of(histogram: &Histogram<u64>) -> Self {
+        Self {
+            count: histogram.len(),
+            p50: histogram.value_at_quantile(0.5),
+            p99: histogram.value_at_quantile(0.99),
+            p999: histogram.value_at_quantile(0.999),
+            max: histogram.max(),
+        }
+    }
+}
+
+/// Facts about the other end.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// By stream.
+    pub streams: Vec<Arrivals>,
+    /// Other packets: without a timestamp, or of another profile.
+    pub others: u64,
+    /// Delay of packets, ns, duplicates left out.
+    delay: Histogram<u64>,
+    /// Packets that left after their arrival: the clock was set.
+    pub negative: u64,
+    /// Difference between delays of packets that arrive one after the other, ns.
+    jitter: Histogram<u64>,
+    /// Extents of reordered packets, numbers (RFC 4737 section 4.2.2).
+    extent: Histogram<u64>,
+}
+
+impl Report {
+    fn new(streams: usize) -> Self {
+        let times =
+            || Histogram::new_with_bounds(1, LONGEST_NS, 3).expect("the bounds are in order");
+        Self {
+            streams: vec![Arrivals::default(); streams],
+            others: 0,
+            delay: times(),
+            negative: 0,
+            jitter: times(),
+            extent: Histogram::new_with_bounds(1, REMEMBERED, 3).expect("the bounds are in order"),
+        }
+    }
+
+    /// Delays, ns.
+    pub fn delay(&self) -> Spread {
+        Spread::of(&self.delay)
+    }
+
+    /// Differences between the delays of two packets that arrive one after the other, ns.
+    pub fn jitter(&self) -> Spread {
+        Spread::of(&self.jitter)
+    }
+
+    /// Extents of reordered packets.
+    pub fn extent(&self) -> Spread {
+        Spread::of(&self.extent)
+    }
+
+    /// The sum of all streams.
+    pub fn all(&self) -> Arrivals {
+        let mut all = Arrivals::default();
+        for stream in &self.streams {
+            all.received += stream.received;
+            all.duplicated += stream.duplicated;
+            all.reordered += stream.reordered;
+            all.too_late += stream.too_late;
+        }
+        all
+    }
+}
+
+/// Numbers of a stream that arrived.
+#[derive(Debug)]
+struct Seen {
+    /// One more than the highest number; 0 before the first.
+    next: u64,
+    /// A bit for each remembered number.
+    bits: Box<[u64]>,
+}
+
+/// Kind of an arrival.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Arrival {
+    InOrder,
+    /// So many numbers after its place.
+    Reordered(u64),
+    Duplicate,
+    TooLate,
+}
+
+impl Seen {
+    fn new() -> Self {
+        Self {
+            next: 0,
+            bits: vec![0; (REMEMBERED / 64) as usize].into(),
+        }
+    }
+
+    /// Sets the bit of a number, and returns whether it was set.
+    fn set(&mut self, number: u64) -> bool {
+        let place = number % REMEMBERED;
+        let (word, bit) = (&mut self.bits[(place / 64) as usize], 1 << (place % 64));
+        let was = *word & bit != 0;
+        *word |= bit;
+        was
+    }
+
+    fn clear(&mut self, number: u64) {
+        let place = number % REMEMBERED;
+        self.bits[(place / 64) as usize] &= !(1 << (place % 64));
+    }
+
+    fn arrives(&mut self, number: u64) -> Arrival {
+        if number >= self.next {
+            // Numbers between that did not arrive yet take the places of remembered ones.
+            let first = self.next.max(number.saturating_sub(REMEMBERED - 1));
+            (first..=number).for_each(|between| self.clear(between));
+            self.set(number);
+            self.next = number.saturating_add(1);
+            return Arrival::InOrder;
+        }
+        if self.next - number > REMEMBERED {
+            return Arrival::TooLate;
+        }
+        match self.set(number) {
+            true => Arrival::Duplicate,
+            false => Arrival::Reordered(self.next - 1 - number),
+        }
+    }
+}
+
+/// Pairs of departures and arrivals.
+#[derive(Debug)]
+pub struct Pairs {
+    seen: Vec<Seen>,
+    report: Report,
+    /// Delay of the packet before, ns.
+    before: Option<u64>,
+}
+
+impl Pairs {
+    /// For so many streams. **Cost**: 128 KiB for each.
+    pub fn new(streams: usize) -> Self {
+        Self {
+            seen: (0..streams).map(|_| Seen::new()).collect(),
+            report: Report::new(streams),
+            before: None,
+        }
+    }
+
+    /// Takes a frame that arrived at this time, ns since the epoch. **Cost**: no allocation.
+    pub fn arrives(&mut self, frame: &[u8], time_ns: Option<i64>) {
+        let found = stamp(frame).filter(|stamp| (stamp.0 as usize) < self.seen.len());
+        let Some((stream, number, left_ns)) = found else {
+            self.report.others += 1;
+            return;
+        };
+        let stream = stream as usize;
+        let counts = &mut self.report.streams[stream];
+        match self.seen[stream].arrives(number) {
+            Arrival::InOrder => counts.received += 1,
+            Arrival::Reordered(extent) => {
+                counts.received += 1;
+                counts.reordered += 1;
+                self.report.extent.saturating_record(extent);
+            }
+            Arrival::Duplicate => {
+                counts.duplicated += 1;
+                return;
+            }
+            Arrival::TooLate => {
+                counts.too_late += 1;
+                return;
+            }
+        }
+        let Some(time_ns) = time_ns else { return };
+        let Ok(delay) = u64::try_from(time_ns.saturating_sub(left_ns)) else {
+            self.report.negative += 1;
+            return;
+        };
+        self.report.delay.saturating_record(delay);
+        if let Some(before) = self.before.replace(delay) {
+            self.report.jitter.saturating_record(before.abs_diff(delay));
+        }
+    }
+
+    /// The facts so far.
+    pub fn report(&self) -> &Report {
+        &self.report
+    }
+}
+
+/// The timestamp of a frame, wherever its headers end.
+fn stamp(frame: &[u8]) -> Option<(u32, u64, i64)> {
+    let last = frame.len().checked_sub(STAMP)?.min(HEADERS);
+    // Headers have an even length.
+    let mut places = (14..=last).step_by(2);
+    let at = places.find(|&at| frame[at..].starts_with(&MAGIC))?;
+    read_stamp(&frame[at..])
+}
+
+/// Sink that pairs all packets.
+pub struct PairSink(Arc<Mutex<Pairs>>);
+
+impl PairSink {
+    /// Makes a sink for these pairs, which can be asked at any time.
+    pub fn new(pairs: &Arc<Mutex<Pairs>>) -> Self {
+        Self(Arc::clone(pairs))
+    }
+
+    fn pairs(&self) -> MutexGuard<'_, Pairs> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Sink for PairSink {
+    fn packet(&mut self, _: &Layout, record: &Record<'_>) -> Result<(), End> {
+        self.pairs().arrives(record.frame.data, record.time_ns);
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<(), End> {
+        Ok(())
+    }
+
+    fn finish(&mut self, _: Option<&Layout>, _: bool) -> Result<(), End> {
+        Ok(())
+    }
+
+    fn report(&self) -> SinkReport {
+        let pairs = self.pairs();
+        let all = pairs.report.all();
+        SinkReport {
+            kind: Kind::Discarded,
+            taken: all.received + all.duplicated + all.too_late + pairs.report.others,
+            ..SinkReport::default()
+        }
+    }
+}
+
+/// Time since the epoch, ns, by the clock of timestamps.
+pub fn now_ns() -> i64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    since.map_or(0, |since| {
+        i64::try_from(since.as_nanos()).unwrap_or(i64::MAX)
+    })
+}
+
+/// Whether no packet has arrived for this time. `last` is the number of packets, and the moment at which it changed.
+pub fn is_quiet(
+    last: &mut (u64, Instant),
+    pairs: &Mutex<Pairs>,
+    wait: std::time::Duration,
+) -> bool {
+    let pairs = pairs.lock().unwrap_or_else(PoisonError::into_inner);
+    let all = pairs.report.all();
+    let count = all.received + all.duplicated + all.too_late;
+    if count != last.0 {
+        *last = (count, Instant::now());
+    }
+    last.1.elapsed() >= wait
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::{BTreeMap, HashSet};
+    use weir_generator::streams::{Frames, Profile};
+    use weir_testkit::Random;
+
+    /// Planted losses, duplicates and reorder, of two streams, against a list of all arrivals.
+    #[test]
+    fn what_was_planted_is_counted_exactly() {
+        let text = "packets = 20000\n[[stream]]\nlayers = \"eth/ipv4/udp\"\npayload = \"stamp\"\nsize = 90\n\
+            [[stream]]\nweight = 2\nlayers = \"eth/vlan/ipv6/tcp\"\npayload = \"stamp\"\nsize = \"120-300\"";
+        for seed in 0..4 {
+            let mut frames = Frames::new(&Profile::read(text).unwrap()).unwrap();
+            let mut random = Random::behind(seed * 1000);
+            let mut arriving: Vec<(i64, Vec<u8>)> = Vec::new();
+            let (mut lost, mut delays) = (0, Vec::new());
+            while let Some(made) = frames.next() {
+                match random.below(10) {
+                    0 => lost += 1,
+                    1 => {
+                        let later = made.time_ns + random.below(50_000) as i64;
+                        arriving.push((later, made.frame.to_vec()));
+                        arriving.push((later + 5, made.frame.to_vec()));
+                    }
+                    _ => arriving.push((made.time_ns + 10_000, made.frame.to_vec())),
+                }
+            }
+            arriving.sort_by_key(|it| it.0);
+            let mut pairs = Pairs::new(2);
+            // The list: numbers that came, of each stream.
+            let mut came: BTreeMap<u32, (HashSet<u64>, u64)> = BTreeMap::new();
+            let (mut duplicated, mut reordered) = (0, 0);
+            for (time, frame) in &arriving {
+                let at = frame.windows(4).position(|it| it == MAGIC).unwrap();
+                let (stream, number, left) = read_stamp(&frame[at..]).unwrap();
+                let (all, highest) = came.entry(stream).or_default();
+                if all.insert(number) {
+                    reordered += u64::from(number < *highest);
+                    *highest = number.max(*highest);
+                    delays.push(time - left);
+                } else {
+                    duplicated += 1;
+                }
+                pairs.arrives(frame, Some(*time));
+            }
+            pairs.arrives(&[0; 100], Some(0));
+            pairs.arrives(b"weir", None);
+            let (report, all) = (pairs.report(), pairs.report().all());
+            assert_eq!((all.received, all.too_late), (20_000 - lost, 0));
+            assert_eq!((all.duplicated, all.reordered), (duplicated, reordered));
+            assert!(reordered > 100 && duplicated > 1000);
+            assert_eq!((report.others, report.negative), (2, 0));
+            delays.sort();
+            let p50 = report.delay.value_at_quantile(0.5) as i64;
+            assert!((p50 - delays[delays.len() / 2]).abs() <= p50 / 500, "{p50}");
+            assert_eq!(report.delay.len(), delays.len() as u64);
+            assert_eq!(report.jitter.len(), delays.len() as u64 - 1);
+        }
+    }
+
+    #[test]
+    fn what_is_too_late_is_told_and_memory_is_bounded() {
+        let mut seen = Seen::new();
+        assert_eq!(seen.arrives(5), Arrival::InOrder);
+        assert_eq!(seen.arrives(3), Arrival::Reordered(2));
+        assert_eq!(seen.arrives(3), Arrival::Duplicate);
+        assert_eq!(seen.arrives(REMEMBERED + 5), Arrival::InOrder);
+        assert_eq!(seen.arrives(6), Arrival::Reordered(REMEMBERED - 1));
+        assert_eq!(seen.arrives(5), Arrival::TooLate);
+        assert_eq!(seen.arrives(u64::MAX - 1), Arrival::InOrder);
+        assert_eq!(seen.arrives(u64::MAX - 2), Arrival::Reordered(1));
+    }
+}

@@ -1,0 +1,122 @@
+//! `weir generate --receive`: the fate of packets, with faults that a program on the way plants.
+
+use crate::capture::net::Net;
+use crate::schema;
+use crate::support::*;
+use serde_json::Value;
+
+/// Takes frames from one interface to another. Of ten numbered frames, it loses one, doubles one, exchanges two, and delays all.
+const RELAY: &str = r#"
+import collections, socket, sys, time
+delay = float(sys.argv[1])
+faults = sys.argv[2] == "faults"
+def opened(name):
+    it = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))
+    it.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 24)
+    it.bind((name, 0))
+    return it
+come, go = opened("far"), opened("out")
+print("ready", file=sys.stderr, flush=True)
+number, held, queue = 0, None, collections.deque()
+while True:
+    come.settimeout(max(queue[0][0] - time.time(), 0.00001) if queue else None)
+    try:
+        frame, about = come.recvfrom(9100)
+        if about[2] != socket.PACKET_OUTGOING and b"weir" in frame:
+            queue.append((time.time() + delay, frame))
+    except (TimeoutError, BlockingIOError):
+        pass
+    while queue and queue[0][0] <= time.time():
+        frame = queue.popleft()[1]
+        kind, number = number % 10 if faults else 0, number + 1
+        if kind == 3:
+            continue
+        if kind == 7:
+            held = frame
+            continue
+        go.send(frame)
+        if kind == 5:
+            go.send(frame)
+        if kind == 8:
+            go.send(held)
+"#;
+
+/// Sends 1000 packets through the relay, and returns the answer.
+fn exchange(net: &Net, delay: &str, faults: &str) -> Value {
+    let relay = net.start_at("far", &["python3", "-c", RELAY, delay, faults], "ready");
+    let end = format!("netns:{}/end", net.name("far"));
+    let words = [
+        "generate",
+        "af_packet:near",
+        "--profile",
+        "64",
+        "--packets",
+        "1000",
+        "--rate",
+        "4kpps",
+    ];
+    let done = net
+        .weir(&[&words[..], &["--receive", &end, "--json"]].concat())
+        .ok();
+    relay.stop();
+    schema::check(&done.text());
+    serde_json::from_str(done.text().trim()).expect("it is JSON")
+}
+
+#[test]
+fn loss_duplicates_reorder_and_delay_are_found_as_they_were_planted() {
+    let test = "loss_duplicates_reorder_and_delay_are_found_as_they_were_planted";
+    if !have(test, &["python3"]) {
+        return;
+    }
+    let Some(net) = Net::new(test) else { return };
+    let add = [
+        "ip", "link", "add", "out", "type", "veth", "peer", "name", "end",
+    ];
+    net.inside("far", &add).ok();
+    for name in ["out", "end"] {
+        net.inside("far", &["ip", "link", "set", name, "up"]).ok();
+    }
+    let counts = |answer: &Value| {
+        let keys = ["sent", "received", "lost", "duplicated", "reordered"];
+        keys.map(|key| answer[key].as_u64().unwrap())
+    };
+    let plain = exchange(&net, "0.02", "none");
+    assert_eq!(counts(&plain), [1000, 1000, 0, 0, 0], "{plain}");
+    let p50 = plain["delay_ns"]["p50"].as_u64().unwrap();
+    assert!((20_000_000..60_000_000).contains(&p50), "{plain}");
+    let faulty = exchange(&net, "0", "faults");
+    assert_eq!(counts(&faulty), [1000, 900, 100, 100, 100], "{faulty}");
+    assert_eq!(
+        (&faulty["extent"]["max"], &faulty["too_late"]),
+        (&1.into(), &0.into())
+    );
+}
+
+#[test]
+fn what_cannot_be_received_is_refused() {
+    for (arguments, part) in [
+        (
+            &["null", "--profile", "64", "--receive", "lo"][..],
+            "name a port that sends",
+        ),
+        (
+            &["af_packet:lo", "--profile", "default", "--receive", "lo"],
+            "has no streams",
+        ),
+        (
+            &["af_packet:lo", "--profile", "64", "--receive", "nosuch"],
+            "no such interface",
+        ),
+        (&["af_packet:lo", "--profile", "64", "--json"], "--receive"),
+    ] {
+        let done = weir([&["generate"], arguments].concat());
+        assert_eq!(
+            (done.code, done.text().as_str()),
+            (Some(2), ""),
+            "{arguments:?}: {}",
+            done.err
+        );
+        assert!(done.err.contains(part), "{arguments:?}: {}", done.err);
+    }
+}
