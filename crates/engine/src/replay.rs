@@ -8,6 +8,7 @@
 //! shifted  in each round of a loop, packets get addresses of other hosts, if wanted
 //! ```
 
+mod control;
 mod shift;
 mod sides;
 
@@ -35,16 +36,6 @@ const LATE: Duration = Duration::from_secs(1);
 
 /// Longest lateness that is recorded as such.
 const LONGEST_NS: u64 = 3_600_000_000_000;
-
-/// Packets by which hosts, switches and routers configure each other: ARP and ND, DHCP, the protocols of bridges (STP, LLDP, LACP, CDP,
-/// 802.1X), and of routers (OSPF, VRRP, EIGRP, PIM, RIP, HSRP), IGMP and MLD.
-const CONTROL: &str = "arp or rarp or ether proto 0x88cc or ether proto 0x8809 or ether proto 0x888e or \
-    (ether[0:4] = 0x0180c200 and ether[4:2] & 0xfff0 = 0) or ether dst 01:00:0c:cc:cc:cc or ether dst 01:00:0c:cc:cc:cd or \
-    (ip and (ip[9] = 2 or ip[9] = 88 or ip[9] = 89 or ip[9] = 103 or ip[9] = 112)) or \
-    (ip6 and (ip6[6] = 88 or ip6[6] = 89 or ip6[6] = 103 or ip6[6] = 112)) or \
-    (ip6[6] = 58 and ((ip6[40] >= 130 and ip6[40] <= 137) or ip6[40] = 143)) or \
-    (ip6[6] = 0 and ip6[40] = 58 and ip6[48] >= 130 and ip6[48] <= 143) or \
-    udp port 67 or udp port 68 or udp port 546 or udp port 547 or udp port 520 or udp port 521 or udp port 1985";
 
 /// Times at which packets leave.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -180,8 +171,8 @@ impl Course {
 struct Plan {
     rate: Rate,
     longest_gap_ns: i64,
-    /// Time of the packet before, ns; `None` at the begin.
-    before_ns: Option<i64>,
+    /// Latest time of the packets before, ns; `None` at the begin.
+    latest_ns: Option<i64>,
     /// A new source begins with the next packet.
     is_new_source: bool,
     /// Packet time since the first packet, ns.
@@ -191,8 +182,9 @@ struct Plan {
 }
 
 impl Plan {
-    /// Longest gap between the last packet of a source and the first packet of the next source. A capture in several files goes on; other files
-    /// have nothing to do with each other.
+    /// Longest gap between the last packet of a source and the first packet of the next source, and longest step back of a clock. A capture in
+    /// several files goes on; other files have nothing to do with each other. Queues of a card swap neighbours; a longer step back is a clock
+    /// that was set.
     const SOURCES_NS: i64 = 1_000_000_000;
 
     fn new(rate: Rate, longest_gap: Option<Duration>) -> Self {
@@ -202,7 +194,7 @@ impl Plan {
         Self {
             rate,
             longest_gap_ns: longest,
-            before_ns: None,
+            latest_ns: None,
             is_new_source: false,
             packet_ns: 0,
             packets: 0,
@@ -213,15 +205,18 @@ impl Plan {
     /// Notes the time of a packet.
     fn pass(&mut self, time_ns: Option<i64>) {
         let Some(time) = time_ns else { return };
-        let gap = self
-            .before_ns
-            .map_or(0, |before| time.saturating_sub(before).max(0));
-        let gap = match std::mem::take(&mut self.is_new_source) {
-            true if gap > Self::SOURCES_NS => 0,
-            _ => gap.min(self.longest_gap_ns),
+        let step = self
+            .latest_ns
+            .map_or(0, |latest| time.saturating_sub(latest));
+        let is_new = std::mem::take(&mut self.is_new_source);
+        let gap = match is_new {
+            true if step > Self::SOURCES_NS => 0,
+            _ => step.clamp(0, self.longest_gap_ns),
         };
         self.packet_ns = self.packet_ns.saturating_add(gap.unsigned_abs());
-        self.before_ns = Some(time);
+        if step >= 0 || is_new || step < -Self::SOURCES_NS {
+            self.latest_ns = Some(time);
+        }
     }
 
     /// Time after the first packet at which the next packet is due. Packets without a time, and packets that are earlier than the one
@@ -244,7 +239,6 @@ impl Plan {
 pub struct ReplaySink {
     ports: Vec<Port>,
     settings: Settings,
-    control: Filter,
     /// Chooses the packets of the second port.
     second: Option<Chooser>,
     /// Port of the packet before.
@@ -260,6 +254,8 @@ pub struct ReplaySink {
     last: Duration,
     fell_behind: bool,
     left_out: u64,
+    /// The end that came with a packet which its port has counted: no further packet is taken.
+    end: Option<End>,
     frame: Vec<u8>,
     shifted: Vec<u8>,
 }
@@ -279,7 +275,6 @@ impl ReplaySink {
         let report = Report::new();
         Ok(Self {
             ports,
-            control: compile(CONTROL)?,
             second: match &settings.second {
                 None => None,
                 Some(Second::Matching(expression)) => {
@@ -300,6 +295,7 @@ impl ReplaySink {
             last: Duration::ZERO,
             fell_behind: false,
             left_out: 0,
+            end: None,
             frame: Vec::new(),
             shifted: Vec::new(),
         })
@@ -312,6 +308,7 @@ impl ReplaySink {
 
     /// Sends a packet when it is due.
     fn send(&mut self, layout: &Layout, record: &Record<'_>) -> Result<(), End> {
+        self.take_end()?;
         let Frame {
             data,
             wire_len,
@@ -334,18 +331,17 @@ impl ReplaySink {
         };
         let sent = match framed {
             Some(ethernet) => {
-                let judged = [Frame {
-                    data: ethernet,
-                    wire_len: ethernet.len() as u32,
-                    interface: 0,
-                }];
-                let is = |filter: &Filter| filter.matches(&judged) & 1 == 1;
-                if !self.settings.control && is(&self.control) {
+                if !self.settings.control && control::is_control(ethernet) {
                     // Its time passes all the same.
                     self.plan.pass(record.time_ns);
                     self.left_out += 1;
                     Ok(())
                 } else {
+                    let judged = [Frame {
+                        data: ethernet,
+                        wire_len: ethernet.len() as u32,
+                        interface: 0,
+                    }];
                     let second = self.second.as_ref();
                     let port = usize::from(second.is_some_and(|it| it.is_second(&judged)));
                     self.send_frame(ethernet, is_cut, record.time_ns, port)
@@ -392,7 +388,13 @@ impl ReplaySink {
         if std::mem::replace(&mut self.port, port) != port {
             self.flush_ports()?;
         }
-        self.ports[port].take(data, is_cut).map_err(failed)
+        self.end = self.ports[port].take(data, is_cut).err().map(failed);
+        Ok(())
+    }
+
+    /// Returns the end that came with the packet before.
+    fn take_end(&mut self) -> Result<(), End> {
+        self.end.take().map_or(Ok(()), Err)
     }
 
     /// Waits until a packet is due. Packets that were due before leave first.
@@ -450,7 +452,8 @@ fn failed(fault: PortFault) -> End {
 
 impl Sink for ReplaySink {
     fn packet(&mut self, layout: &Layout, record: &Record<'_>) -> Result<(), End> {
-        self.send(layout, record)
+        self.send(layout, record)?;
+        self.take_end()
     }
 
     fn batch(&mut self, packets: &Packets<'_>) -> (u64, Result<(), End>) {
@@ -458,7 +461,7 @@ impl Sink for ReplaySink {
         // The next batch may come later than its packets are due.
         let flushed = self.flush_ports();
         self.tell();
-        (done.0, done.1.and(flushed))
+        (done.0, done.1.and_then(|()| self.take_end()).and(flushed))
     }
 
     fn needs(&self) -> Needs {
@@ -604,11 +607,11 @@ mod tests {
         };
         assert_eq!(
             due(Rate::Original(1.0), None),
-            [0, 2_000, 2_000, 2_000, 8_500]
+            [0, 2_000, 2_000, 2_000, 8_000]
         );
         assert_eq!(
             due(Rate::Original(2.0), None),
-            [0, 1_000, 1_000, 1_000, 4_250]
+            [0, 1_000, 1_000, 1_000, 4_000]
         );
         let gap = Some(Duration::from_nanos(1_500));
         assert_eq!(
@@ -621,6 +624,20 @@ mod tests {
         );
         assert_eq!(due(Rate::Bits(1e9), None), [0, 1_000, 2_000, 3_000, 4_000]);
         assert_eq!(due(Rate::Max, None), [0; 5]);
+    }
+
+    /// A packet that is late by a little costs no time. A clock that was set back goes on from there.
+    #[test]
+    fn neighbours_in_the_wrong_order_keep_the_time() {
+        let mut plan = Plan::new(Rate::Original(1.0), None);
+        let mut due = |ms: i64| {
+            let due = plan.due(Some(ms * 1_000_000), 60);
+            due.map_or(0, |due| due.as_millis())
+        };
+        let swapped = [10_000, 11_000, 10_200, 10_400, 11_200].map(&mut due);
+        assert_eq!(swapped, [0, 1_000, 1_000, 1_000, 1_200]);
+        let set_back = [5_000, 5_300, 5_100, 5_400].map(&mut due);
+        assert_eq!(set_back, [1_200, 1_500, 1_500, 1_600]);
     }
 
     /// Rotated files of a capture go on; captures of different days do not wait for each other.

@@ -207,16 +207,21 @@ pub fn unmatched_line(expression: &str, around: &Around) -> String {
     format!("nothing matched, but packets {place} would: {form}--inner finds them")
 }
 
-/// Line about a time in which no packet matched. Its times have dates, since a time without a date means today.
+/// Line about a time in which no packet matched. Its times have dates. A time of the last day may have been meant for another.
 pub fn nothing_then_line(span: &Span) -> String {
     let stamp = |ns: i64| {
         let time = jiff::Timestamp::from_nanosecond(ns.into()).unwrap_or_default();
         format!("{time:.0}")
     };
+    const DAY: i128 = 86_400_000_000_000;
+    let now = jiff::Timestamp::now().as_nanosecond();
+    let is_recent = |ns: i64| (now - i128::from(ns)).abs() < DAY;
+    let today = match span.from_ns.into_iter().chain(span.to_ns).any(is_recent) {
+        true => "a time without a date means today; ",
+        false => "",
+    };
     let which = span.words(stamp).unwrap_or_default();
-    format!(
-        "no matching {which}: a time without a date means today; weir info FILE says when its packets were captured"
-    )
+    format!("no matching {which}: {today}weir info FILE says when its packets were captured")
 }
 
 /// Messages on packets that the source itself counts as lost when it was captured. They are not an

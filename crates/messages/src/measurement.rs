@@ -367,7 +367,7 @@ impl Options {
         if self.keys.contains(&KeyKind::Process) {
             let owners = self.owners.as_ref();
             owners.ok_or_else(|| {
-                refusal!("the key process needs a list of sockets, which only the command has: use weir measure")
+                refusal!("--key process needs the sockets of this host as they are now: measure one of its interfaces by weir measure")
             })?;
             let sources = sources.iter();
             if let Some(file) = sources.clone().find(|name| interface(name).is_none()) {

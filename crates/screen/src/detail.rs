@@ -8,7 +8,7 @@ use crate::ui::{Chosen, flow_of};
 use weir_measure::health::tcp;
 use weir_measure::{Counts, bits_per_second, per_second};
 use weir_messages::measured::columns::is_exact;
-use weir_messages::numbers::{bit_rate, bytes, grouped, latency, percent};
+use weir_messages::numbers::{bit_rate, bytes, grouped, latency, packets, percent};
 use weir_view::{Row, Table};
 
 /// Draws the page of a row.
@@ -62,8 +62,8 @@ fn counts(canvas: &Canvas<'_>, table: &Table, row: &Row) -> Vec<Line> {
     let words = |counts: Counts| {
         let rate = bits_per_second(counts.bytes, ns).map_or("-".to_owned(), bit_rate);
         let pace = per_second(counts.packets, ns).map_or("-".to_owned(), packet_rate);
-        let sums = (grouped(counts.packets), bytes(counts.bytes));
-        format!("{rate}, {pace}  ({} packets, {})", sums.0, sums.1)
+        let sums = (packets(counts.packets), bytes(counts.bytes));
+        format!("{rate}, {pace}  ({}, {})", sums.0, sums.1)
     };
     let line = |label: &str, value: String| (label.to_owned(), value);
     let mut lines = vec![line("all", words(listed.counts))];
@@ -87,11 +87,15 @@ fn counts(canvas: &Canvas<'_>, table: &Table, row: &Row) -> Vec<Line> {
     if let Some(seen) = &row.seen {
         let (first, last) = (canvas.clock(seen.first_ns), canvas.clock(seen.last_ns));
         lines.push(line("seen", format!("{first} to {last}")));
-        let peak = bit_rate(seen.peak_bits_per_s as f64);
-        lines.push(line(
-            "peak",
-            format!("{peak} at {}", canvas.clock(seen.peak_ns)),
-        ));
+        let now = bits_per_second(listed.counts.bytes, ns).unwrap_or(0.0);
+        let peak = seen.peak_bits_per_s as f64;
+        // A step of which the sources cover a part has its rate in that part.
+        let (peak, at_ns) = match (now > peak, canvas.scene.snapshot) {
+            (true, Some(snapshot)) => (now, snapshot.from_ns),
+            _ => (peak, seen.peak_ns),
+        };
+        let words = format!("{} at {}", bit_rate(peak), canvas.clock(at_ns));
+        lines.push(line("peak", words));
     }
     let history: Vec<Option<f64>> = row
         .history

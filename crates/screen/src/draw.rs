@@ -22,7 +22,7 @@ use ratatui_core::style::Style;
 use weir_measure::{bits_per_second, per_second};
 use weir_messages::numbers::{bit_rate, grouped};
 use weir_packet::time::{Digits, Shape, Stamp};
-use weir_view::{Finding, Point, State};
+use weir_view::{Finding, Kind, Point, State};
 
 /// Least width and height of a terminal.
 pub const LEAST: (u16, u16) = (56, 12);
@@ -177,6 +177,7 @@ impl Canvas<'_> {
             .collect();
         let (loss, style) = match &losses[..] {
             [] if about.is_loss_unknown => ("loss unknown".to_owned(), look.alarm()),
+            [] if about.holds_only.is_some() => ("holds a part".to_owned(), look.warning()),
             [] => ("no loss".to_owned(), look.plain()),
             some => {
                 let sum = some.iter().map(|(_, count)| count).sum();
@@ -339,7 +340,7 @@ impl Canvas<'_> {
         let (look, ui) = (self.scene.look, self.scene.ui);
         let y = self.places.tabs();
         let key = ui.further();
-        let narrow = self.places.width < 76;
+        let narrow = self.places.width < if key.is_some() { 100 } else { 76 };
         let mut x = 1;
         for (place, tab) in Tab::ALL.into_iter().enumerate() {
             if tab == Tab::Key && key.is_none() {
@@ -376,9 +377,12 @@ impl Canvas<'_> {
         let Some(snapshot) = self.scene.snapshot else {
             return String::new();
         };
+        let has_steps = !matches!(self.scene.ui.tab, Tab::Dns | Tab::Tcp);
         let length = match snapshot.span.seconds() {
-            60 => "1 min".to_owned(),
-            seconds => format!("{seconds} s"),
+            60 if has_steps => "1 min".to_owned(),
+            seconds if has_steps => format!("{seconds} s"),
+            // Health is kept for the last second alone.
+            _ => "1 s".to_owned(),
         };
         match self.scene.ui.is_past() {
             true => format!("at {}, {length}", self.clock(snapshot.from_ns)),
@@ -416,7 +420,9 @@ impl Canvas<'_> {
             self.put(1, y, ">", look.accent());
         }
         for column in columns {
-            let text = row.cells.get(column.index).map_or("", String::as_str);
+            let title = (column.index == 0).then(|| row.title_in(column.width.into()));
+            let cell = row.cells.get(column.index);
+            let text = title.as_ref().or(cell).map_or("", String::as_str);
             let style = match column.title {
                 // Segments sent again are losses.
                 "again" if text != "0" && text != "-" => look.warning(),
@@ -446,8 +452,8 @@ impl Canvas<'_> {
             },
             _ if !ui.only_rows.is_empty() => "no row has this text: / changes it, Esc removes it",
             Tab::Tcp | Tab::Dns if !has_health => "kept for the last second only: . goes there",
-            Tab::Tcp => "no TCP conversation in this time",
-            Tab::Dns => "no DNS in this time",
+            Tab::Tcp => "no TCP conversation in the last second, the only one kept here",
+            Tab::Dns => "no DNS in the last second, the only one kept here",
             _ => "no packets in this time",
         }
     }
@@ -472,9 +478,7 @@ impl Canvas<'_> {
             let x = self.put(1, y, title, look.accent());
             let x = self.put(x, y, &format!("{tail}{cursor}"), look.plain());
             if let Some(problem) = &input.problem {
-                let room = usize::from(self.places.width.saturating_sub(x + 3));
-                let words = cut(&clean(problem, look.ascii), room);
-                self.put(x + 2, y, &words, look.warning());
+                self.words(x + 2, &clean(problem, look.ascii), look.warning());
             }
             return;
         }
@@ -486,7 +490,15 @@ impl Canvas<'_> {
             }
             return;
         }
-        let words = ui.note.clone().or_else(|| about.status.words());
+        let status = || match (&about.status, &about.holds_only, self.scene.snapshot) {
+            (Status::Ended, Some(part), _) => Some(format!("holds only: {part}")),
+            (Status::Running, _, Some(snapshot)) if ui.is_past() && about.is_live => {
+                let time = self.clock(snapshot.from_ns);
+                Some(format!("paused at {time}, packets are measured: p goes on"))
+            }
+            (status, ..) => status.words(),
+        };
+        let words = ui.note.clone().or_else(status);
         let is_alarm = ui.note.is_none() && about.status.is_alarm();
         let words = words.or_else(|| about.message.clone());
         let style = if is_alarm { look.alarm() } else { look.plain() };
@@ -509,8 +521,27 @@ impl Canvas<'_> {
         }
         let room = usize::from(self.places.width.saturating_sub(x + 1));
         match words {
-            Some(words) => drop(self.put(x, y, &cut(&clean(&words, look.ascii), room), style)),
+            Some(words) => self.words(x, &clean(&words, look.ascii), style),
             None => self.whole_name(x, y, room),
+        }
+    }
+
+    /// A message from `x` on in the line of state. What has no room there follows above it, in the last lines of the table.
+    fn words(&mut self, x: u16, text: &str, style: Style) {
+        let y = self.places.state();
+        let width = usize::from(self.places.width);
+        if text.chars().count() <= width.saturating_sub(usize::from(x) + 1) {
+            self.put(x, y, text, style);
+            return;
+        }
+        let lines = wrapped(text, width - 2);
+        let most = self.places.room().min(6);
+        let shown = &lines[..lines.len().min(most)];
+        let first = y - shown.len() as u16;
+        let blank = " ".repeat(width);
+        for (line, y) in shown.iter().zip(first..) {
+            self.put(0, y, &blank, Style::new());
+            self.put(1, y, line, style);
         }
     }
 
@@ -574,12 +605,37 @@ impl Canvas<'_> {
                 "< > time",
                 "t step",
                 "k key",
-                "Tab 1-5",
+                "Tab 1-6",
                 "w packets",
                 "B bundle",
             ],
         }
     }
+}
+
+/// Lines of at most `width` characters, cut between words as far as they have blanks.
+fn wrapped(text: &str, width: usize) -> Vec<String> {
+    let mut lines = Vec::new();
+    let mut line = String::new();
+    let mut length = 0;
+    for word in text.split(' ') {
+        let mut word: Vec<char> = word.chars().collect();
+        if length > 0 && length + 1 + word.len() > width {
+            lines.push(std::mem::take(&mut line));
+            length = 0;
+        }
+        if length > 0 {
+            line.push(' ');
+            length += 1;
+        }
+        while word.len() > width {
+            lines.push(word.drain(..width).collect());
+        }
+        length += word.len();
+        line.extend(word);
+    }
+    lines.push(line);
+    lines
 }
 
 /// The first characters of a text that has no room.
@@ -608,7 +664,11 @@ fn finding_words(finding: &Finding, east_s: i32) -> String {
         State::Begun => "",
         _ => " (ended)",
     };
-    format!("{kind}{host}{end}: {}, since {time}", finding.row)
+    let of = match finding.kind {
+        Kind::Scan | Kind::Flood | Kind::Storm => "in 1 s ",
+        Kind::SlowDns | Kind::Loss | Kind::NewHost => "",
+    };
+    format!("{kind}{host}{end} since {time}: {of}{}", finding.row)
 }
 
 /// Whether the sources have ended or failed.

@@ -9,7 +9,7 @@ const KEYS: [(&str, &str); 17] = [
         "choose a row; above the first are the findings",
     ),
     ("Enter, Esc", "open what is chosen, and go back"),
-    ("Tab, 1 to 5", "other tables"),
+    ("Tab, 1 to 6", "other tables; 6 is that of k"),
     ("/", "show only rows with this text; !text those without"),
     ("s", "order by another figure"),
     ("p", "pause, and go on"),

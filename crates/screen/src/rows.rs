@@ -2,7 +2,7 @@
 
 use crate::graph::spark;
 use crate::look::Look;
-use crate::text::{age, clean, packet_rate};
+use crate::text::{age, clean, packet_rate, shortened};
 use crate::ui::{Only, Tab};
 use std::net::IpAddr;
 use weir_measure::health::{self, dns, tcp};
@@ -32,8 +32,33 @@ pub(crate) struct Row {
     pub id: Id,
     /// Cells, one for each column of the tab.
     pub cells: Vec<String>,
+    /// Name of the host in the first cell.
+    pub name: Option<String>,
     /// Figures, one for each [order](Tab::orders) of the tab, the largest first.
     pub ranks: Vec<f64>,
+}
+
+impl Row {
+    /// Title of the row.
+    pub fn title(&self) -> String {
+        match &self.name {
+            Some(name) => format!("{} {name}", self.cells[0]),
+            None => self.cells[0].clone(),
+        }
+    }
+
+    /// The title in `room` characters. The address is whole as long as the room suffices, and the name is cut.
+    pub fn title_in(&self, room: usize) -> String {
+        /// Least characters of a name that is cut.
+        const LEAST: usize = 8;
+        let left = room.saturating_sub(self.cells[0].chars().count() + 1);
+        match &self.name {
+            Some(name) if left >= name.chars().count().min(LEAST) => {
+                format!("{} {}", self.cells[0], shortened(name, left))
+            }
+            _ => shortened(&self.cells[0], room),
+        }
+    }
 }
 
 /// Rows of a tab that a choice lets pass, unordered.
@@ -172,6 +197,8 @@ fn counted(tab: Tab, snapshot: &Snapshot, (table, row): (&Table, &Listed), look:
         .seen
         .as_ref()
         .map_or(listed.peak_bits_per_s, |seen| seen.peak_bits_per_s);
+    // A step of which the sources cover a part has its rate in that part.
+    let now = bits_per_second(listed.counts.bytes, ns).unwrap_or(0.0);
     let cells = vec![
         clean(&name(table.kind, &listed.key), look.ascii),
         rate(tx, ns, exact),
@@ -180,7 +207,7 @@ fn counted(tab: Tab, snapshot: &Snapshot, (table, row): (&Table, &Listed), look:
         spark(&history, crate::columns::HISTORY.into(), look.ascii),
         seen.unwrap_or_else(|| "-".to_owned()),
         packet_rate(packets),
-        bit_rate(peak as f64),
+        bit_rate((peak as f64).max(now)),
         bound(listed.counts.bytes, &range),
     ];
     let figures = [
@@ -194,6 +221,7 @@ fn counted(tab: Tab, snapshot: &Snapshot, (table, row): (&Table, &Listed), look:
     Row {
         id: Id::Key(table.kind, listed.key),
         cells,
+        name: None,
         ranks: figures.into(),
     }
 }
@@ -219,6 +247,7 @@ fn tcp_row(row: &tcp::Row) -> Row {
     Row {
         id: Id::Tcp(row.key),
         cells,
+        name: None,
         ranks: vec![
             again as f64,
             rtt.unwrap_or(0) as f64,
@@ -265,6 +294,7 @@ fn dns_row(id: Id, name: String, figures: &dns::Figures) -> Row {
     Row {
         id,
         cells,
+        name: None,
         ranks: vec![
             figures.queries as f64,
             mean.unwrap_or(0) as f64,

@@ -38,6 +38,10 @@ pub struct About {
     pub losses: Vec<(String, u64)>,
     /// Whether the sources do not tell for some time what was lost.
     pub is_loss_unknown: bool,
+    /// Choice of packets that the sources hold, in words; `None`: all.
+    pub holds_only: Option<String>,
+    /// Whether the sources are captured now.
+    pub is_live: bool,
     /// Expression that packets must match; empty: all.
     pub filter: String,
     /// The latest message of the run.

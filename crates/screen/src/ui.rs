@@ -309,8 +309,7 @@ impl Ui {
         for row in rows.iter_mut().filter(|_| self.shows_names) {
             let address = address_of(&row.id);
             if let Some(name) = address.and_then(|address| self.names.get(&address)) {
-                let name = clean(name, self.look.ascii);
-                row.cells[0] = format!("{} {name}", row.cells[0]);
+                row.name = Some(clean(name, self.look.ascii));
             }
         }
         let (wanted, inverted) = match self.only_rows.strip_prefix('!') {
@@ -318,7 +317,7 @@ impl Ui {
             None => (self.only_rows.to_lowercase(), false),
         };
         if !wanted.is_empty() {
-            rows.retain(|row| row.cells[0].to_lowercase().contains(&wanted) != inverted);
+            rows.retain(|row| row.title().to_lowercase().contains(&wanted) != inverted);
         }
         let order = self.order();
         rows.sort_by(|a, b| {
@@ -437,7 +436,13 @@ impl Ui {
                 }
             }
             Key::Char('t') => self.change_span(),
-            Key::Char('n') => self.shows_names = !self.shows_names,
+            Key::Char('n') => {
+                self.shows_names = !self.shows_names;
+                self.say(match self.shows_names {
+                    true => "hosts have names, as far as DNS and TLS in the packets tell them",
+                    false => "hosts have no names",
+                });
+            }
             Key::Char('<') | Key::Left => self.step(snapshot, -1),
             Key::Char('>') | Key::Right => self.step(snapshot, 1),
             Key::Char('.') => self.at = None,
@@ -620,7 +625,7 @@ impl Ui {
         if place >= 0 {
             self.chosen = self.rows.get(place as usize).map(|row| Chosen {
                 id: row.id.clone(),
-                name: row.cells[0].clone(),
+                name: row.title(),
                 place: place as usize,
             });
             self.scroll();
@@ -712,6 +717,7 @@ fn silent(tab: Tab, chosen: &Chosen) -> Row {
     Row {
         id: chosen.id.clone(),
         cells,
+        name: None,
         ranks: vec![0.0; tab.orders().len()],
     }
 }

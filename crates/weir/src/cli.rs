@@ -355,6 +355,16 @@ pub struct TakeArgs {
 #[derive(Clone, Debug)]
 pub struct Cpus(pub Vec<usize>);
 
+/// The speed of a link. A number without a unit is meant in another than bit/s.
+fn link_speed(text: &str) -> Result<f64, String> {
+    match parse_speed(text)? {
+        speed if speed < 1000.0 => Err(format!(
+            "'{text}' is less than 1 kbit/s: write the unit, as in 1G, 100M or 2.5G (bit/s)"
+        )),
+        speed => Ok(speed),
+    }
+}
+
 fn cpus(text: &str) -> Result<Cpus, String> {
     parse_cpus(text).map(Cpus)
 }

@@ -263,6 +263,7 @@ impl Command<'_> {
             after: side(1),
             names: names_of(&measured),
         };
+        Self::tell_order([&diff.before, &diff.after]);
         let form = self.arguments.format.form().unwrap_or(Form::Table);
         let text = Report::new(&diff, form, Zone::new(self.arguments.utc)).text();
         let printed = print(&text);
@@ -277,6 +278,17 @@ impl Command<'_> {
             }
             _ => Outcome::of(is_whole),
         })
+    }
+
+    /// Warns if the first side is later than the second.
+    fn tell_order(sides: [&Side<'_>; 2]) {
+        if let [Some(before), Some(after)] = sides.map(|side| side.covered_ns)
+            && after.1 < before.0
+        {
+            say(
+                "the first side is of a later time than the second: grown and new are said of the earlier traffic; swap the sides",
+            );
+        }
     }
 
     /// Times of the first and the last packet of a side, if the packets that pass do not tell its length.

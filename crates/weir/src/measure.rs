@@ -48,6 +48,7 @@ use weir_engine::socket::Bound;
 use weir_engine::zone::Zone;
 use weir_io::sys;
 use weir_measure::health::Parts;
+use weir_measure::names::Names;
 use weir_measure::{KeyKind, Sketch, Window};
 use weir_messages::Refusal;
 use weir_messages::captures::interface;
@@ -60,6 +61,7 @@ use weir_packet::addresses::Addresses;
 use weir_pipeline::measuring::timing::percentiles;
 use weir_pipeline::measuring::{Design, Distribute, Finished};
 use weir_pipeline::select::Selection;
+use weir_screen::Tab;
 use weir_view::{Finding, View};
 
 /// Runs the command.
@@ -101,7 +103,7 @@ fn run_over(
     query: Option<&Arc<Query>>,
     watch: Option<&Watch>,
 ) -> anyhow::Result<Outcome> {
-    let mut options = options(arguments)?;
+    let mut options = options(arguments, watch.is_some())?;
     options.reads_names = watch.is_some();
     if arguments.sketch.is_some() && options.by.is_distinct() {
         return Err(no_sketch(options.by).into());
@@ -342,8 +344,8 @@ fn rows(arguments: &MeasureArgs) -> usize {
     arguments.top.unwrap_or(usual)
 }
 
-/// Options of the measurement for the arguments.
-fn options(arguments: &MeasureArgs) -> Result<Options, Refusal> {
+/// Options of the measurement for the arguments. `is_watched`: keys change without a control socket.
+fn options(arguments: &MeasureArgs, is_watched: bool) -> Result<Options, Refusal> {
     let merge = match (arguments.merge, arguments.no_merge) {
         (false, false) => None,
         (merge, _) => Some(merge),
@@ -358,9 +360,10 @@ fn options(arguments: &MeasureArgs) -> Result<Options, Refusal> {
         link_bits_per_s: link_speed(arguments),
         local: (!arguments.local.is_empty())
             .then(|| Arc::new(Addresses::new(arguments.local.iter().copied()))),
-        geo: arguments
-            .places
-            .read(&arguments.key, arguments.remote.control.is_some())?,
+        geo: arguments.places.read(
+            &arguments.key,
+            is_watched || arguments.remote.control.is_some(),
+        )?,
         by_rate: arguments.by == ByArg::Rate,
         changers: arguments.changers,
         owners: arguments.key.contains(&KeyKind::Process).then(Arc::default),
@@ -494,7 +497,12 @@ impl Command<'_> {
             let (local, is_ascii) = (self.options.local.clone(), watch::look().ascii);
             self.lines = Some(Lines::new(system, local, is_ascii));
         }
-        let shown = (self.arguments.names.names(), self.options.link_bits_per_s);
+        let options = self.options;
+        let shown = (
+            self.arguments.names.names(),
+            options.geo.clone(),
+            options.link_bits_per_s,
+        );
         let mut processes = self.processes.take();
         let begun = |run: &Run| {
             if let Some(processes) = &mut processes {
@@ -541,6 +549,8 @@ impl Command<'_> {
             watch.note(&event);
         }
         match event {
+            // Nobody looks any more, and a piece of a file may hold thousands of windows.
+            Event::Window(_) if self.watch.is_some() && stop.load(Ordering::Relaxed) => {}
             Event::Window(window) if self.watch.is_some() => {
                 self.watch.into_iter().for_each(|watch| watch.add(&window));
             }
@@ -660,7 +670,8 @@ impl Command<'_> {
         let (ended, outputs) = run.finish(&mut |event| self.event(event, stop));
         self.show.progress.clear();
         if let Some(screen) = self.screen.take() {
-            self.read_past(&screen, stop);
+            let measured = ended.measured.as_ref();
+            self.read_past(&screen, measured.and_then(|it| it.names.as_ref()), stop);
             self.output = screen.finish();
         }
         if let Some(failure) = &ended.failure {
@@ -711,15 +722,21 @@ impl Command<'_> {
     }
 
     /// Reads the parts of the past that the user asks for, as long as they look at the screen. The summary is about the first reading.
-    fn read_past(&mut self, screen: &Running, stop: &Arc<AtomicBool>) {
+    fn read_past(&mut self, screen: &Running, names: Option<&Names>, stop: &Arc<AtomicBool>) {
         let Some(watch) = self.watch else { return };
-        watch.end_part();
+        watch.end_part(names, None);
         while let Some(part) = screen.next_part() {
             watch.begin_part(&part);
-            if let Err(why) = self.read_part(watch, &part, stop) {
-                say(&why.to_string());
+            match self.read_part(watch, &part, stop) {
+                Ok(finished) => {
+                    let names = finished.and_then(|finished| finished.names);
+                    watch.end_part(names.as_ref(), None);
+                }
+                Err(why) => {
+                    say(&why.to_string());
+                    watch.end_part(None, Some(why.to_string()));
+                }
             }
-            watch.end_part();
         }
     }
 
@@ -728,10 +745,10 @@ impl Command<'_> {
         watch: &Watch,
         part: &watch::Part,
         stop: &Arc<AtomicBool>,
-    ) -> anyhow::Result<()> {
+    ) -> anyhow::Result<Option<Finished>> {
         let arguments = self.arguments;
         let mut options = self.options.clone();
-        options.keys = weir_screen::Tab::kinds().chain(part.further).collect();
+        options.keys = Tab::kinds().chain(part.further).collect();
         let times = Some(part.times());
         let is_inside = arguments.inside.inner || arguments.names.resolve;
         let query = watch.past.query(times, &part.filter, is_inside);
@@ -756,7 +773,7 @@ impl Command<'_> {
         let (ended, _) = run.finish(&mut |event| self.event(event, stop));
         match ended.failure {
             Some(failure) => bail!(failure.to_string()),
-            None => Ok(()),
+            None => Ok(ended.measured),
         }
     }
 
@@ -931,7 +948,7 @@ mod tests {
             panic!("another command")
         };
         assert_eq!(
-            format!("{:?}", options(&arguments).unwrap()),
+            format!("{:?}", options(&arguments, false).unwrap()),
             format!("{:?}", Options::default())
         );
     }

@@ -109,7 +109,9 @@ pub fn run(arguments: ReplayArgs) -> anyhow::Result<Outcome> {
     let (ended, outputs) = run.finish(&mut |event| show.event(event));
     show.outputs(&outputs, &ended);
     let report = course.with(Report::clone);
-    Ok(finish(&arguments, &mut show, &ended, &report))
+    // Also the packets behind the failure of a port.
+    let refused = outputs.counts().map(|counts| counts.lost()).sum();
+    Ok(finish(&arguments, &mut show, &ended, &(report, refused)))
 }
 
 /// Reads the sources as often as wanted.
@@ -297,7 +299,13 @@ fn tell_begin(arguments: &ReplayArgs, name: &Name, (rate, end): &(String, String
 }
 
 /// Prints the end, and returns the outcome.
-fn finish(arguments: &ReplayArgs, show: &mut Show, ended: &Ended, report: &Report) -> Outcome {
+fn finish(
+    arguments: &ReplayArgs,
+    show: &mut Show,
+    ended: &Ended,
+    result: &(Report, u64),
+) -> Outcome {
+    let (report, _) = result;
     let is_held = report.is_held();
     if !is_held {
         let why = match report.fell_behind {
@@ -316,33 +324,27 @@ fn finish(arguments: &ReplayArgs, show: &mut Show, ended: &Ended, report: &Repor
     let answered = match arguments.json {
         true => answer(&format!(
             "{}\n",
-            terminal::json("replay", &object(show, ended, report))
+            terminal::json("replay", &object(show, ended, result))
         )),
         false => Outcome::Done,
     };
     if !show.is_unread() {
-        say_plain(&summary(ended, report, ending.is_interrupted()));
+        say_plain(&summary(ended, result, ending.is_interrupted()));
     }
     let failed = !show.faults.is_empty() || arguments.strict && !is_held;
     Outcome::of(!failed && answered == Outcome::Done)
 }
 
 /// Packets and bytes that left all ports.
-fn sent(report: &Report) -> (u64, u64, u64) {
-    report
-        .ports
-        .iter()
-        .fold((0, 0, 0), |(packets, bytes, refused), port| {
-            (
-                packets + port.sent,
-                bytes + port.bytes,
-                refused + port.refused(),
-            )
-        })
+fn sent(report: &Report) -> (u64, u64) {
+    let ports = report.ports.iter();
+    ports.fold((0, 0), |(packets, bytes), port| {
+        (packets + port.sent, bytes + port.bytes)
+    })
 }
 
-fn summary(ended: &Ended, report: &Report, is_interrupted: bool) -> String {
-    let (packets, sent_bytes, refused) = sent(report);
+fn summary(ended: &Ended, (report, refused): &(Report, u64), is_interrupted: bool) -> String {
+    let (packets, sent_bytes) = sent(report);
     let seconds = report.took.as_secs_f64().max(1e-9);
     let ledger = &ended.ledger;
     let mut parts = vec![
@@ -365,7 +367,7 @@ fn summary(ended: &Ended, report: &Report, is_interrupted: bool) -> String {
             counted(report.control, "control packet")
         ));
     }
-    parts.push(format!("{} refused", grouped(refused)));
+    parts.push(format!("{} refused", grouped(*refused)));
     if !report.lateness.is_empty() {
         let [half, most] = [0.5, 0.99].map(|share| report.lateness.value_at_quantile(share));
         parts.push(format!(
@@ -392,8 +394,8 @@ fn time_words(ns: u64) -> String {
     }
 }
 
-fn object(show: &Show, ended: &Ended, report: &Report) -> Value {
-    let (packets, bytes, refused) = sent(report);
+fn object(show: &Show, ended: &Ended, (report, refused): &(Report, u64)) -> Value {
+    let (packets, bytes) = sent(report);
     let ledger = &ended.ledger;
     let at = |share: f64| report.lateness.value_at_quantile(share);
     json!({

@@ -38,6 +38,13 @@ impl Clock {
         i64::try_from(self.now.as_nanosecond()).unwrap_or(i64::MAX)
     }
 
+    /// The time `ns` (ns since 1970) to the second, with its date.
+    pub fn text(&self, ns: i64) -> String {
+        let moment = Timestamp::from_nanosecond(ns.into()).unwrap_or_default();
+        let moment = moment.to_zoned(self.zone.clone());
+        moment.strftime("%Y-%m-%d %H:%M:%S").to_string()
+    }
+
     /// Meaning of the value of an option. **Errors**: a time that clocks never showed.
     pub fn meaning(
         &self,
@@ -75,6 +82,18 @@ impl Clock {
             }
             _ => Ok((from_ns, to_ns)),
         }
+    }
+}
+
+/// A span of time in words. Both ends are given with their dates; the end has its own if it is another day.
+pub fn between(begin: &str, end: &str) -> String {
+    let day = |text: &str| text.split_once(' ').map(|(day, _)| day.to_owned());
+    match end
+        .split_once(' ')
+        .filter(|(date, _)| day(begin).as_deref() == Some(date))
+    {
+        Some((_, clock)) => format!("{begin} - {clock}"),
+        None => format!("{begin} - {end}"),
     }
 }
 

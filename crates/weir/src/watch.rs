@@ -15,12 +15,14 @@ use crate::cli::{ByArg, HealthArg, MeasureArgs, WatchArgs};
 use crate::measure;
 use crate::outcome::{Outcome, directory_words, say_plain};
 use crate::query::defaults;
-use anyhow::bail;
+use anyhow::{anyhow, bail};
 pub use past::{Part, Past, span};
 pub use session::Running;
 use settings::Settings;
 use shared::Shared;
+use std::fs::File;
 use std::io::{self, IsTerminal};
+use std::os::fd::AsFd;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -31,10 +33,10 @@ use weir_engine::event::Event;
 use weir_engine::name::Name;
 use weir_engine::records::{self, CheckError};
 use weir_engine::zone::Zone;
-use weir_filter::Names;
 use weir_io::network::Network;
 use weir_io::sys::packet_socket::{ANY, Carrier};
-use weir_measure::Window;
+use weir_measure::names::Names;
+use weir_measure::{Geo, KeyKind, Window};
 use weir_messages::captures::interface;
 use weir_packet::addresses::Addresses;
 use weir_screen::{Look, Tab};
@@ -44,16 +46,13 @@ const ROWS: usize = 100;
 
 /// Runs the command.
 pub fn run(mut arguments: WatchArgs) -> anyhow::Result<Outcome> {
-    check_terminal()?;
+    let keyboard = terminal(arguments.sources.iter().any(Name::is_dash))?;
     if arguments.sources.is_empty() {
         let name = default_interface()?;
         say_plain(&format!("{name}: the interface of the default route"));
         arguments.sources.push(name);
     }
-    if arguments.sources.iter().any(Name::is_dash) {
-        bail!("- : standard input has the keys of weir watch: name a file, or use weir measure -");
-    }
-    let watch = Watch::new(&arguments)?;
+    let watch = Watch::new(&arguments, keyboard)?;
     let query = watch.past.first_query(
         &arguments.filter,
         arguments.inside.inner || arguments.names.resolve,
@@ -62,17 +61,27 @@ pub fn run(mut arguments: WatchArgs) -> anyhow::Result<Outcome> {
     measure::run_watched(measured(arguments, &watch), &watch, query)
 }
 
+/// The terminal that gives the keys: standard input, or the terminal of the session if standard input is a pipe, which may be a source.
 /// Refuses to run where no screen can be drawn.
-fn check_terminal() -> anyhow::Result<()> {
+fn terminal(reads_stdin: bool) -> anyhow::Result<File> {
     let instead = "weir measure prints the same figures as lines, weir measure --json for programs";
-    if !io::stdout().is_terminal() || !io::stdin().is_terminal() {
-        bail!("weir watch draws on a terminal, and this is none: {instead}");
+    let none = || anyhow!("weir watch draws on a terminal, and this is none: {instead}");
+    if !io::stdout().is_terminal() {
+        return Err(none());
     }
     let kind = std::env::var("TERM").unwrap_or_default();
     if kind.is_empty() || kind == "dumb" {
         bail!("TERM={kind}: weir watch needs a terminal that can move its cursor: {instead}");
     }
-    Ok(())
+    let stdin = io::stdin();
+    if !stdin.is_terminal() {
+        return File::open("/dev/tty").map_err(|_| none());
+    }
+    if reads_stdin {
+        bail!("-: standard input is the terminal, which gives the keys: name a file");
+    }
+    let keys = stdin.as_fd().try_clone_to_owned();
+    keys.map(File::from).map_err(|_| none())
 }
 
 /// The interface of the default route, of IPv4 first.
@@ -92,6 +101,13 @@ fn default_interface() -> anyhow::Result<Name> {
     Ok(name)
 }
 
+/// The key of the sixth table; `None` for keys that another table has. Names are in the table of hosts.
+fn further_of(arguments: &WatchArgs) -> Option<KeyKind> {
+    let has_table =
+        |key: &KeyKind| *key == KeyKind::Name || Tab::kinds().any(|other| other == *key);
+    arguments.key.filter(|key| !has_table(key))
+}
+
 /// The run of `weir measure` that a screen is.
 fn measured(arguments: WatchArgs, watch: &Watch) -> MeasureArgs {
     MeasureArgs {
@@ -100,6 +116,7 @@ fn measured(arguments: WatchArgs, watch: &Watch) -> MeasureArgs {
         inside: arguments.inside,
         names: arguments.names,
         key: Tab::kinds().chain(watch.start.settings.key).collect(),
+        places: arguments.places,
         by: ByArg::Bytes,
         top: Some(ROWS),
         health: vec![HealthArg::Tcp, HealthArg::Dns],
@@ -120,6 +137,8 @@ fn measured(arguments: WatchArgs, watch: &Watch) -> MeasureArgs {
 /// The screen of a run.
 #[derive(Debug)]
 pub struct Watch {
+    /// The terminal that gives the keys.
+    keyboard: File,
     /// Where packets of the past are read.
     pub past: Past,
     shared: Arc<Shared>,
@@ -129,7 +148,7 @@ pub struct Watch {
 }
 
 impl Watch {
-    fn new(arguments: &WatchArgs) -> anyhow::Result<Self> {
+    fn new(arguments: &WatchArgs, keyboard: File) -> anyhow::Result<Self> {
         let names: Vec<String> = arguments.sources.iter().map(Name::text).collect();
         let is_live = arguments
             .sources
@@ -138,9 +157,10 @@ impl Watch {
         let local = (!arguments.local.is_empty())
             .then(|| Arc::new(Addresses::new(arguments.local.iter().copied())));
         let at = past::place(arguments.at.as_ref(), arguments.utc)?;
-        let mut past = Past::of(&arguments.sources, is_live, at)?;
+        let mut past = Past::of(&arguments.sources, is_live, (at, arguments.utc))?;
         past.can_read_again &= !arguments.follow;
-        let settings = Settings::read()?;
+        let mut settings = Settings::read()?;
+        settings.key = further_of(arguments).or(settings.key);
         let (look, asks_background) = chosen_look(&settings);
         check_directories(arguments, is_live)?;
         let saves = save::Settings {
@@ -151,6 +171,7 @@ impl Watch {
         };
         Ok(Self {
             history: arguments.history.clone(),
+            keyboard,
             shared: Arc::new(Shared::new(is_live, local.clone(), &past)),
             start: session::Start {
                 sources: names.join(" "),
@@ -183,9 +204,9 @@ impl Watch {
         self.shared.begin(part.times());
     }
 
-    /// Notes the end of the part.
-    pub fn end_part(&self) {
-        self.shared.end();
+    /// Notes the end of the part, with the names of its packets, and why it could not be read.
+    pub fn end_part(&self, names: Option<&Names>, fault: Option<String>) {
+        self.shared.end(names, fault);
     }
 
     /// Notes what an event says about the sources.
@@ -198,13 +219,15 @@ impl Watch {
         &self,
         control: &Arc<Control>,
         stop: &Arc<AtomicBool>,
-        (names, link_bits_per_s): (&Names, Option<f64>),
+        (names, geo, link_bits_per_s): (&weir_filter::Names, Option<Arc<Geo>>, Option<f64>),
         system: System,
     ) -> anyhow::Result<Running> {
         let facts = session::Facts {
             names: names.clone(),
+            geo,
             link_bits_per_s,
             system,
+            keyboard: self.keyboard.try_clone()?,
         };
         session::start(&self.start, facts, &self.shared, (control, stop))
     }

@@ -148,7 +148,7 @@ pub struct MeasureArgs {
     ///
     /// Each direction is shown as a share of it. Without SPEED, interfaces say it, if they know
     /// theirs.
-    #[arg(hide_short_help = true, help_heading = ANSWER, long, value_name = "SPEED", value_parser = parse_speed)]
+    #[arg(hide_short_help = true, help_heading = ANSWER, long, value_name = "SPEED", value_parser = link_speed)]
     pub link: Option<f64>,
     /// Take NET for this side of the link; repeat it for several.
     ///

@@ -88,7 +88,8 @@ pub struct ReplayArgs {
     pub stop_after: Option<u64>,
     /// Also send ARP, DHCP, STP, OSPF and the like.
     ///
-    /// ARP, ND, DHCP, IGMP, MLD; STP, LLDP, LACP, CDP, 802.1X; OSPF, VRRP, EIGRP, PIM, RIP, HSRP.
+    /// ARP, ND, DHCP, redirects, IGMP, MLD; STP, LLDP, LACP, CDP, 802.1X, PPPoE discovery; OSPF, IS-IS, VRRP, EIGRP, PIM, RIP,
+    /// HSRP, GLBP, LDP; also after VLAN tags and IPv6 extension headers.
     #[arg(help_heading = SELECT, long)]
     pub control_traffic: bool,
     /// Set how fast: original, max, 100kpps, 2Gbit/s, 50%.
@@ -104,7 +105,7 @@ pub struct ReplayArgs {
     pub duration: Option<Duration>,
     /// Replay N times; without N, for 60s.
     ///
-    /// --duration and -c set another end.
+    /// --duration and -c set another end. N = 0 is the same as no N, as for tcpreplay.
     #[arg(help_heading = TIME, long = "loop", short = 'l', value_name = "N", num_args = 0..=1, default_missing_value = "0")]
     pub loops: Option<u64>,
     /// Shift addresses in each round of --loop.

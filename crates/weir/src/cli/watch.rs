@@ -13,6 +13,7 @@ Examples:
   weir watch trace.pcap --local 10.0.0.0/8  a file, whose packets from 10.0.0.0/8 go out
   sudo weir watch eth0 --history /var/cap  its packets from before are in the record of weir record
   sudo weir watch netns:blue/eth0  an interface of another network namespace
+  sudo weir watch eth0 --key process  which program sends how much
 
 Keys: arrows choose a row, Enter opens it and Esc comes back; Tab or 1-5 change the table; / chooses rows by their text,
 f the packets by an expression, k a further key, s the order; p pauses, < and > move in time; w writes the packets of a
@@ -51,6 +52,14 @@ pub struct WatchArgs {
     /// T is a time as weir query takes it: 03:12, '2026-11-23 05:30', -5m.
     #[arg(help_heading = TIME, long, value_name = "T", value_parser = moment, allow_hyphen_values = true)]
     pub at: Option<Moment>,
+    /// Begin with a further table, of KEY.
+    ///
+    /// It is the sixth, and the key k changes it. For KEY see weir help keys.
+    #[arg(help_heading = ANSWER, long, value_name = "KEY")]
+    pub key: Option<KeyKind>,
+    /// Databases of addresses.
+    #[command(flatten)]
+    pub places: GeoArgs,
     /// Show times in UTC instead of local time
     #[arg(help_heading = TIME, long)]
     pub utc: bool,
@@ -65,7 +74,7 @@ pub struct WatchArgs {
     /// Set the speed of the link: 1G, 100M.
     ///
     /// Without SPEED, interfaces say it, if they know theirs.
-    #[arg(hide_short_help = true, help_heading = ANSWER, long, value_name = "SPEED", value_parser = parse_speed)]
+    #[arg(hide_short_help = true, help_heading = ANSWER, long, value_name = "SPEED", value_parser = link_speed)]
     pub link: Option<f64>,
     /// Take NET for this side of the link; repeat it for several.
     ///

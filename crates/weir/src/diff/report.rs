@@ -4,6 +4,7 @@ use crate::measure::{bound_of_change, key_columns};
 use crate::numbers::{bit_rate, bytes, duration, grouped, rate};
 use crate::table::{Column, Narrow, grid};
 use crate::terminal::{self, output_width, printable, wrapped};
+use crate::times::between;
 use std::fmt::Write as _;
 use std::time::Duration;
 use weir_engine::zone::Zone;
@@ -81,10 +82,10 @@ impl<'a> Report<'a> {
             Some((from, to)) => {
                 let (begin, end) = (
                     self.clock(from, Shape::DateClock),
-                    self.clock(to, Shape::Clock),
+                    self.clock(to, Shape::DateClock),
                 );
                 let length = duration(Duration::from_nanos(to.abs_diff(from)));
-                format!("{begin} - {end}  {length}")
+                format!("{}  {length}", between(&begin, &end))
             }
         };
         format!("{which}  {names}  {span}  {}\n", side.loss_words())

@@ -7,6 +7,7 @@ mod spread;
 use crate::numbers::{bit_rate, bytes, duration, grouped, packets, percent, rate};
 use crate::table::{Column, Narrow, grid};
 use crate::terminal::{self, output_width, printable, wrapped};
+use crate::times::between;
 use serde_json::Value;
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -85,11 +86,11 @@ impl Report {
             };
             let (from, to) = (
                 self.clock(from, Shape::DateClock),
-                self.clock(to, Shape::Clock),
+                self.clock(to, Shape::DateClock),
             );
             let title = match (window.span, window.change) {
                 (None, Some(change)) => format!("all until change {change}"),
-                _ => format!("{from} - {to}{again}"),
+                _ => format!("{}{again}", between(&from, &to)),
             };
             // An empty line separates the window from the one before. A window without packets is a line.
             let apart = if apart && !is_silent(window) {
@@ -127,17 +128,12 @@ impl Report {
             .host
             .map_or(String::new(), |host| format!(" {host}"));
         let begin = self.clock(finding.begin_ns, Shape::DateClock);
-        let last = self.clock(finding.last_ns, Shape::Clock);
+        let last = self.clock(finding.last_ns, Shape::DateClock);
+        let time = between(&begin, &last);
         let text = match finding.state {
             State::Begun => format!("{begin} {kind}{host} begins: {}", finding.row),
-            State::Ended => format!(
-                "{begin} - {last} {kind}{host} ended; at most: {}",
-                finding.row
-            ),
-            State::Open => format!(
-                "{begin} - {last} {kind}{host} goes on; at most: {}",
-                finding.row
-            ),
+            State::Ended => format!("{time} {kind}{host} ended; at most: {}", finding.row),
+            State::Open => format!("{time} {kind}{host} goes on; at most: {}", finding.row),
         };
         format!("! {text}\n")
     }

@@ -66,8 +66,12 @@ pub struct Past {
 }
 
 impl Past {
-    /// Looks at the sources. **Errors**: `--at` with an interface; several record directories.
-    pub fn of(sources: &[Name], is_live: bool, at: Option<i64>) -> anyhow::Result<Self> {
+    /// Looks at the sources. **Errors**: `--at` with an interface, or outside a record; several record directories.
+    pub fn of(
+        sources: &[Name],
+        is_live: bool,
+        (at, utc): (Option<i64>, bool),
+    ) -> anyhow::Result<Self> {
         if is_live {
             if at.is_some() {
                 bail!(
@@ -89,6 +93,16 @@ impl Past {
             filter: String::new(),
             further: None,
         };
+        if let (Some(at), Some((first, last))) = (at, covered)
+            && !(first..=last).contains(&at)
+        {
+            let clock = Clock::new(utc);
+            bail!(
+                "--at: the record has packets from {} to {}",
+                clock.text(first),
+                clock.text(last)
+            );
+        }
         let end = covered.map(|(_, last)| last);
         Ok(Self {
             can_read_again: sources.iter().all(|name| {

@@ -11,6 +11,7 @@ use crate::terminal::printable;
 use anyhow::anyhow;
 use jiff::Timestamp;
 use std::fmt;
+use std::fs::File;
 use std::io::{self, Read, Write};
 use std::panic::resume_unwind;
 use std::sync::Arc;
@@ -22,7 +23,7 @@ use weir_engine::control::Control;
 use weir_filter::Names;
 use weir_io::sys::terminal::{self, Raw, Waited};
 use weir_io::sys::writer::Writer;
-use weir_measure::{KeyKind, Setting};
+use weir_measure::{Geo, KeyKind, Setting};
 use weir_messages::json::line;
 use weir_pipeline::select;
 use weir_pipeline::threads::unless_stopped;
@@ -51,6 +52,9 @@ const IDLE: Duration = Duration::from_secs(3);
 const ROWS: usize = 200;
 const HISTORY: usize = 10;
 
+/// Most characters of a line, and most lines.
+const MOST: (u16, u16) = (1000, 500);
+
 /// Options of the screen from the command line.
 #[derive(Clone, Debug)]
 pub struct Start {
@@ -72,8 +76,11 @@ pub struct Start {
 /// Facts about the open sources.
 pub struct Facts {
     pub names: Names,
+    pub geo: Option<Arc<Geo>>,
     pub link_bits_per_s: Option<f64>,
     pub system: System,
+    /// The terminal that gives the keys.
+    pub keyboard: File,
 }
 
 /// A screen that is drawn.
@@ -113,6 +120,7 @@ pub fn start(
             link_bits_per_s: facts.link_bits_per_s,
             has_sides: start.has_sides,
             filter: start.filter.clone(),
+            is_live: start.is_live,
             ..About::default()
         },
         is_live: start.is_live,
@@ -121,6 +129,8 @@ pub fn start(
         look: start.look,
         system: facts.system,
         names: facts.names,
+        geo: facts.geo,
+        has_processes: start.settings.key == Some(KeyKind::Process),
         begun: Instant::now(),
         ui,
         shown: None,
@@ -130,7 +140,7 @@ pub fn start(
         leaves: Arc::clone(&leaves),
         messages: messages.clone(),
     };
-    let terminal = Terminal::take(start.asks_background).map_err(failed)?;
+    let terminal = Terminal::take(facts.keyboard, start.asks_background).map_err(failed)?;
     let thread = Builder::new().name("screen".to_owned()).spawn(move || {
         let _stops = Stops(Arc::clone(&session.stop));
         session.run(terminal)
@@ -163,7 +173,7 @@ impl Running {
     /// Waits for the user to end the screen, unless the run was stopped. The terminal is as before then, and shows the messages of
     /// the meantime. **Errors**: the screen could not be drawn.
     pub fn finish(mut self) -> io::Result<()> {
-        self.shared.end();
+        self.shared.end(None, None);
         self.end()
     }
 
@@ -201,6 +211,7 @@ impl Drop for Running {
 
 /// The terminal while the screen is on it. Dropping it gives it back.
 struct Terminal {
+    keyboard: File,
     raw: Raw,
     out: Writer<io::Stdout>,
     /// The picture on it; `None`: unknown.
@@ -208,9 +219,10 @@ struct Terminal {
 }
 
 impl Terminal {
-    fn take(asks_background: bool) -> io::Result<Self> {
+    fn take(keyboard: File, asks_background: bool) -> io::Result<Self> {
         let mut terminal = Self {
-            raw: Raw::take(io::stdin(), ansi::LEAVE.as_bytes())?,
+            raw: Raw::take(&keyboard, ansi::LEAVE.as_bytes())?,
+            keyboard,
             out: Writer::new(io::stdout()),
             picture: None,
         };
@@ -224,7 +236,8 @@ impl Terminal {
     fn area() -> Rect {
         let size = terminal_size::terminal_size_of(io::stdout());
         let (width, height) = size.map_or((80, 24), |(width, height)| (width.0, height.0));
-        Rect::new(0, 0, width, height)
+        // A picture of a size that no screen has would take the memory of the host.
+        Rect::new(0, 0, width.min(MOST.0), height.min(MOST.1))
     }
 
     /// Shows a picture.
@@ -279,6 +292,9 @@ struct Session {
     look: Look,
     system: System,
     names: Names,
+    geo: Option<Arc<Geo>>,
+    /// Whether the sockets of processes are listed.
+    has_processes: bool,
     begun: Instant,
     ui: Ui,
     /// The snapshot of the latest picture, its question, and the facts at its time.
@@ -302,7 +318,6 @@ impl Session {
     fn run(mut self, mut terminal: Terminal) -> io::Result<()> {
         let mut keys = Keys::default();
         let mut figures = Instant::now();
-        let stdin = io::stdin();
         while !self.is_over() {
             if terminal::is_stopping() {
                 terminal.suspend()?;
@@ -328,12 +343,12 @@ impl Session {
                 true => REST,
                 false => REFRESH.saturating_sub(figures.elapsed()),
             };
-            let pressed = match terminal::wait(&stdin, most)? {
+            let pressed = match terminal::wait(&terminal.keyboard, most)? {
                 Waited::Over if keys.is_pending() => keys.end().into_iter().collect(),
                 Waited::Over => Vec::new(),
                 Waited::Ready => {
                     let mut bytes = [0; 256];
-                    match stdin.lock().read(&mut bytes) {
+                    match terminal.keyboard.read(&mut bytes) {
                         // A closed terminal.
                         Ok(0) => return Ok(()),
                         Ok(count) => keys.take(&bytes[..count]),
@@ -388,6 +403,9 @@ impl Session {
                 }
                 Err(error) => self.ui.say(format!("capture: {error}")),
             },
+            Effect::SetKey(Some(key)) if self.lacks(key).is_some() => {
+                self.ui.say(self.lacks(key).unwrap_or_default());
+            }
             Effect::SetKey(further) if self.parts.is_some() => {
                 self.ui.set_further(further);
                 self.read_again();
@@ -452,6 +470,22 @@ impl Session {
     fn rows(&self, snapshot: &Snapshot) -> String {
         let place = self.is_live.then_some(self.system.place);
         line("view", &weir_messages::view::json(snapshot, place))
+    }
+
+    /// Reason why the run cannot count by a key, and what to do; `None` if it can.
+    fn lacks(&self, key: KeyKind) -> Option<&'static str> {
+        match key {
+            KeyKind::Process if !self.is_live => {
+                Some("key process: files do not say which process sent; watch an interface")
+            }
+            KeyKind::Process if !self.has_processes => {
+                Some("key process: begin with weir watch --key process, which lists sockets")
+            }
+            key if key.needs_geo() && !self.geo.as_ref().is_some_and(|geo| geo.has(key)) => Some(
+                "keys asn, country and network: begin with weir watch --geo FILE.mmdb that has them",
+            ),
+            _ => None,
+        }
     }
 
     /// Goes on over a gap without packets, in the direction of the last key.
@@ -608,6 +642,7 @@ impl Session {
             ("before".to_owned(), facts.lost_before),
         ];
         about.is_loss_unknown = facts.is_loss_unknown;
+        about.holds_only.clone_from(&facts.holds_only);
         about.status = status(&facts, &self.system, self.is_live);
         let messages = self.messages.as_ref();
         about.message = messages.and_then(|messages| {

