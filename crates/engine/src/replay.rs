@@ -352,7 +352,8 @@ impl ReplaySink {
                     "{}: packets of link type {} have no Ethernet header: --dst-mac MAC, the station that is to get them, gives \
                      them one",
                     self.ports[0].name(),
-                    link.0
+                    link.name()
+                        .map_or_else(|| link.0.to_string(), str::to_owned)
                 ))))
             }
             // The port says which packets of other link types it takes.

@@ -22,6 +22,13 @@ pub fn check_scheme(name: &Name) -> Result<(), Refusal> {
     if interface(name).or(injected(name)) == Some("") {
         refuse!("{name} names no interface: weir filter -D lists those there are");
     }
+    if let Some(inside) = name.utf8().strip_prefix("netns:")
+        && let Some((namespace, interface)) = inside.split_once('/')
+    {
+        refuse!(
+            "{name}: weir sends in its own network namespace: ip netns exec {namespace} weir ..., with {interface}"
+        );
+    }
     if scheme(name).is_some() && !is_port(name) {
         refuse!(
             "{name}: unknown way to send{}: af_packet:eth0, af_xdp:eth0, dpdk:DEVICE, inject:eth0 or null (a file of this name: ./{name})",

@@ -496,6 +496,12 @@ impl<'a> Wrong<'a> {
             }
             "exec" => "name a program: weir exec tcpdump -nr trace.pcap".to_owned(),
             "info" => "name a capture file: weir info trace.pcap".to_owned(),
+            "replay" if missing.contains("--to2") => {
+                "--split-by chooses the packets of a second interface: add --to2 IF".to_owned()
+            }
+            "replay" if missing.contains("--split-by") => {
+                "--to2 needs the expression of its packets: add --split-by EXPR".to_owned()
+            }
             "replay" => "name a capture, and the interface that sends it: weir replay trace.pcap --to eth1".to_owned(),
             "generate" if missing.contains("SINK") => {
                 "name a file or a port: weir generate demo.pcap".to_owned()

@@ -202,14 +202,18 @@ impl Report {
         }
     }
 
+    /// A time with as many digits as it needs.
     fn clock(&mut self, ns: i64, shape: Shape) -> String {
+        let text = self.stamp(ns, shape);
+        text.trim_end_matches('0').trim_end_matches('.').to_owned()
+    }
+
+    /// A time to the microsecond.
+    fn stamp(&mut self, ns: i64, shape: Shape) -> String {
         let east = self.zone.east_s(ns);
         let mut text = String::new();
         Stamp(ns).write(&mut text, shape, Digits::Micro, east);
-        text.trim_end()
-            .trim_end_matches('0')
-            .trim_end_matches('.')
-            .to_owned()
+        text.trim_end().to_owned()
     }
 
     /// Heading and tables. If nothing was dropped, the heading has `otherwise` in place of the loss.

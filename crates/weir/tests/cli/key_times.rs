@@ -246,7 +246,7 @@ fn peaks_leave_out_what_came_late_and_say_so() {
         .find(|line| line.contains("1.6 Mbit/s"))
         .expect("a row");
     let words: Vec<&str> = row.split_whitespace().collect();
-    assert_eq!(words[1..5], ["2", "000", "1.6", "Mbit/s"], "{row}");
+    assert_eq!(words[1..6], ["2", "000", "pps", "1.6", "Mbit/s"], "{row}");
     let sorted = ask(&["--sort"]);
     assert!(
         sorted.contains("3 000") && !sorted.contains("in no peak"),

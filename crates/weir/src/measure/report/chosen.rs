@@ -51,7 +51,9 @@ impl Report {
             Cell::Count(count) => match unit {
                 Unit::PacketsPerSecond => rate(*count as f64),
                 Unit::BitsPerSecond => bit_rate(*count as f64),
-                Unit::PerSecond if self.weigh() == Weigh::Packets => rate(*count as f64),
+                Unit::PerSecond if self.weigh() == Weigh::Packets => {
+                    format!("{} pps", rate(*count as f64))
+                }
                 Unit::PerSecond => bit_rate(*count as f64),
                 _ => grouped(*count),
             },
@@ -60,7 +62,8 @@ impl Report {
                 Unit::BitsPerSecond => bit_rate(*real),
                 _ => rate(*real),
             },
-            Cell::Time(ns) => self.clock(*ns, Shape::DateClock),
+            // As tcpdump, so that the columns stand.
+            Cell::Time(ns) => self.stamp(*ns, Shape::DateClock),
             Cell::Key(value) => match value.as_str() {
                 Some(text) => printable(text).into_owned(),
                 None => value.to_string(),
