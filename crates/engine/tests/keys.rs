@@ -13,7 +13,7 @@ use weir_engine::handle::Handle;
 use weir_engine::run::{Run, Setup};
 use weir_engine::session::{Order, Session};
 use weir_engine::sink::Wanted;
-use weir_measure::{Config, KeyKind, Setting, SharedTables, Sketch, State, Windowing};
+use weir_measure::{Config, KeyKind, Prefix, Setting, SharedTables, Sketch, State, Windowing};
 use weir_pipeline::measuring::{Design, Settings};
 use weir_testkit::savefile::Pcap;
 use weir_testkit::{Scratch, wait};
@@ -344,9 +344,12 @@ fn keys_whose_tables_cannot_be_had_change_nothing() {
     };
     let (mut handle, told) = start(setup, files(&[&file], Order::OneByOne));
     reached.recv_timeout(LONG).unwrap();
+    // Of related keys, some would share a table.
+    let prefixes = [8, 16, 24].map(Prefix::of);
+    let keys = prefixes.map(|prefix| [KeyKind::Src(prefix), KeyKind::Dst(prefix)]);
     let refused = handle
         .control()
-        .set_counting(Setting::Keys(vec![KeyKind::Sport; 8]), LONG);
+        .set_counting(Setting::Keys(keys.concat()), LONG);
     assert!(
         matches!(refused, Err(ChangeError::Tables(_))),
         "{refused:?}"
