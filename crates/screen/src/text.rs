@@ -4,7 +4,7 @@ use ratatui_core::buffer::{Buffer, Cell};
 use std::fmt::Write as _;
 use weir_packet::text::printable;
 
-/// Text in one line that cannot steer a terminal, and whose width is known: all characters but ASCII and [plain](is_plain) letters are
+/// Text in one line that cannot steer a terminal, and whose width is known: all characters but ASCII and plain letters are
 /// escaped. With `ascii`, letters outside ASCII are also escaped.
 pub fn clean(text: &str, ascii: bool) -> String {
     let mut out = String::with_capacity(text.len());
