@@ -564,21 +564,39 @@ fn framed<'a>(
     Some(frame)
 }
 
+const IPV4: u16 = 0x0800;
+const IPV6: u16 = 0x86dd;
+
+/// Types of VLAN tags: IEEE 802.1Q, IEEE 802.1ad, and types of older switches.
+const TAGS: [u16; 5] = [0x8100, 0x88a8, 0x9100, 0x9200, 0x9300];
+
+/// The EtherType of a frame of Ethernet after all VLAN tags, and the place after it; `None` if it is cut off.
+fn after_tags(frame: &[u8]) -> Option<(u16, usize)> {
+    let mut at = ADDRESSES;
+    loop {
+        match word(frame, at)? {
+            tag if TAGS.contains(&tag) => at += 4,
+            ethertype => return Some((ethertype, at + 2)),
+        }
+    }
+}
+
+fn word(bytes: &[u8], at: usize) -> Option<u16> {
+    let bytes = bytes.get(at..)?.first_chunk()?;
+    Some(u16::from_be_bytes(*bytes))
+}
+
 /// EtherType and bytes of the packet inside a frame of raw IP, of Linux cooked captures, or of BSD loopback; `None` for all other
 /// link types. A packet that is too short for its link type stays as it is, with an EtherType of zero.
 fn network_packet(data: &[u8], link: LinkType) -> Option<(u16, &[u8])> {
-    const IPV4: u16 = 0x0800;
-    const IPV6: u16 = 0x86dd;
     let by_version = |packet: &[u8]| match packet.first().map_or(0, |byte| byte >> 4) {
         4 => IPV4,
         6 => IPV6,
         _ => 0,
     };
     let cooked = |at: usize, header: usize| {
-        let kind = data.get(at..at + 2).zip(data.get(header..));
-        kind.map_or((0, data), |(kind, packet)| {
-            (u16::from_be_bytes([kind[0], kind[1]]), packet)
-        })
+        let kind = word(data, at).zip(data.get(header..));
+        kind.unwrap_or((0, data))
     };
     Some(match link {
         LinkType::RAW | LinkType::RAW_BSD | LinkType::RAW_OPENBSD => (by_version(data), data),

@@ -2,32 +2,27 @@
 //!
 //! Receivers look after all VLAN tags and IPv6 extension headers, and so does this. A cut or very long chain of headers counts as control.
 
+use super::{IPV4, IPV6, after_tags};
+
 /// Most extension headers that are followed.
 const MOST_HEADERS: usize = 16;
 
 /// Whether a frame of Ethernet is ARP or RARP; STP, LLDP, LACP, 802.1X or another protocol of bridges; CDP; IS-IS; discovery of PPPoE; DHCP;
 /// router advertisements, redirects, ND and MLD; IGMP; OSPF, EIGRP, PIM, VRRP, RIP, HSRP, GLBP or LDP.
 pub(super) fn is_control(frame: &[u8]) -> bool {
-    let Some((addresses, mut rest)) = frame.split_at_checked(12) else {
-        return false;
-    };
     // The reserved groups of IEEE 802.1, CDP and its kin, and routers of OSI.
     let is_group = matches!(
-        addresses[..6],
-        [0x01, 0x80, 0xc2, 0, 0, _] | [0x01, 0, 0x0c, 0xcc, 0xcc, _] | [0x09, 0, 0x2b, 0, 0, _]
+        frame,
+        [0x01, 0x80, 0xc2, 0, 0, ..] | [0x01, 0, 0x0c, 0xcc, 0xcc, ..] | [0x09, 0, 0x2b, 0, 0, ..]
     );
-    while let [0x81 | 0x91 | 0x92 | 0x93, 0, _, _, inner @ ..] | [0x88, 0xa8, _, _, inner @ ..] =
-        rest
-    {
-        rest = inner;
-    }
-    let [high, low, packet @ ..] = rest else {
+    let Some((ethertype, at)) = after_tags(frame) else {
         return is_group;
     };
+    let packet = &frame[at..];
     is_group
-        || match u16::from_be_bytes([*high, *low]) {
-            0x0800 => ipv4(packet),
-            0x86dd => ipv6(packet),
+        || match ethertype {
+            IPV4 => ipv4(packet),
+            IPV6 => ipv6(packet),
             // ARP, RARP, slow protocols, 802.1X, PPPoE discovery, LLDP.
             0x0806 | 0x8035 | 0x8809 | 0x888e | 0x8863 | 0x88cc => true,
             // A length: LLC of OSI, which has IS-IS and ES-IS.

@@ -4,31 +4,15 @@
 //! both directions of a connection stay together. The checksums of IPv4, TCP, UDP and ICMPv6 change with the addresses (RFC 1624).
 //! Addresses of groups, loopback and broadcast stay.
 
-const ETHERNET: usize = 12;
-const IPV4: u16 = 0x0800;
-const IPV6: u16 = 0x86dd;
-/// Tags of VLANs: IEEE 802.1Q, IEEE 802.1ad, and a tag of older switches.
-const TAGS: [u16; 3] = [0x8100, 0x88a8, 0x9100];
+use super::{IPV4, IPV6, after_tags, word};
 
 /// Shifts the addresses of a frame of Ethernet by `by`. A malformed or cut header stays as it is.
 pub(super) fn shift(frame: &mut [u8], by: u16) {
-    let mut at = ETHERNET;
-    let mut ethertype = word(frame, at);
-    while ethertype.is_some_and(|it| TAGS.contains(&it)) {
-        at += 4;
-        ethertype = word(frame, at);
-    }
-    at += 2;
-    match ethertype {
-        Some(IPV4) => ipv4(frame, at, by),
-        Some(IPV6) => ipv6(frame, at, by),
+    match after_tags(frame) {
+        Some((IPV4, at)) => ipv4(frame, at, by),
+        Some((IPV6, at)) => ipv6(frame, at, by),
         _ => {}
     }
-}
-
-fn word(bytes: &[u8], at: usize) -> Option<u16> {
-    let bytes = bytes.get(at..at + 2)?;
-    Some(u16::from_be_bytes([bytes[0], bytes[1]]))
 }
 
 /// Adds to a word, and returns the change of a sum that has it.
