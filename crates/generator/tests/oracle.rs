@@ -5,8 +5,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use weir_generator::{FRAME_MAX, Generator, Profile, Sizes};
+use weir_testkit::output;
 use weir_testkit::savefile::Pcap;
-use weir_testkit::skipped;
 
 #[test]
 fn truth_equals_what_tcpdump_counts() {
@@ -216,26 +216,7 @@ fn save(profile: &Profile, name: &str) -> (Generator, PathBuf) {
 
 /// Standard output of tcpdump; `None` (with a message) if it is not installed.
 fn tcpdump(file: &Path, arguments: &[&str]) -> Option<Vec<u8>> {
-    let output = match Command::new("tcpdump")
-        .arg("-n")
-        .arg("-r")
-        .arg(file)
-        .args(arguments)
-        .output()
-    {
-        Ok(output) => output,
-        Err(error) => {
-            skipped(
-                "truth_equals_what_tcpdump_counts",
-                format_args!("tcpdump cannot be started ({error})"),
-            );
-            return None;
-        }
-    };
-    assert!(
-        output.status.success(),
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
-    Some(output.stdout)
+    let mut command = Command::new("tcpdump");
+    command.arg("-n").arg("-r").arg(file).args(arguments);
+    output("truth_equals_what_tcpdump_counts", &mut command)
 }

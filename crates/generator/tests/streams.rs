@@ -12,7 +12,6 @@ use std::process::Command;
 use weir_generator::streams::{Frames, Profile, Traffic};
 use weir_testkit::Random;
 use weir_testkit::savefile::Pcap;
-use weir_testkit::skipped;
 
 #[test]
 fn frames_equal_those_of_a_naive_twin() {
@@ -324,27 +323,9 @@ fn tcpdump_and_tshark_agree_with_every_profile() {
     }
 }
 
-/// Standard output of a program that reads the file; `None` (with a message) if it is not installed.
+/// Standard output of a program that reads the file; `None` if it is not installed.
 fn output(program: &str, file: &PathBuf, before: &[&str], after: &[&str]) -> Option<Vec<u8>> {
-    let output = match Command::new(program)
-        .args(before)
-        .arg(file)
-        .args(after)
-        .output()
-    {
-        Ok(output) => output,
-        Err(error) => {
-            skipped(
-                "tcpdump_and_tshark_agree_with_every_profile",
-                format_args!("{program} cannot be started ({error})"),
-            );
-            return None;
-        }
-    };
-    assert!(
-        output.status.success(),
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
-    Some(output.stdout)
+    let mut command = Command::new(program);
+    command.args(before).arg(file).args(after);
+    weir_testkit::output("tcpdump_and_tshark_agree_with_every_profile", &mut command)
 }

@@ -5,6 +5,7 @@
 
 use std::fmt::Display;
 use std::path::PathBuf;
+use std::process::Command;
 
 /// Prints that `test` is skipped, all or a part of it, and the missing requirement. **Panics** with `WEIR_COMPLETE`.
 #[track_caller]
@@ -27,6 +28,21 @@ pub fn have(test: &str, programs: &[&str]) -> bool {
         skipped(test, format_args!("not installed: {missing:?}"));
     }
     missing.is_empty()
+}
+
+/// Standard output of a program that must succeed; `None` if it is not installed, and then prints that `test` is skipped.
+#[track_caller]
+pub fn output(test: &str, command: &mut Command) -> Option<Vec<u8>> {
+    let done = match command.output() {
+        Ok(done) => done,
+        Err(error) => {
+            skipped(test, format_args!("{command:?} cannot be started: {error}"));
+            return None;
+        }
+    };
+    let said = String::from_utf8_lossy(&done.stderr);
+    assert!(done.status.success(), "{command:?}: {said}");
+    Some(done.stdout)
 }
 
 /// Folder of the captures: `WEIR_CAPTURES`, or `../shared/captures` next to the workspace.

@@ -17,7 +17,7 @@ pub mod wait;
 
 pub use attempt::Attempt;
 pub use input::Input;
-pub use lacking::{capture, captures, captures_for_libpcap, have, skipped};
+pub use lacking::{capture, captures, captures_for_libpcap, have, output, skipped};
 pub use python::Python;
 pub use random::Random;
 pub use scratch::{Scratch, ScratchFile, nameless};

@@ -86,7 +86,6 @@ pub struct Facts {
 /// A screen that is drawn.
 #[derive(Debug)]
 pub struct Running {
-    shared: Arc<Shared>,
     stop: Arc<AtomicBool>,
     leaves: Arc<AtomicBool>,
     thread: Option<JoinHandle<io::Result<()>>>,
@@ -146,7 +145,6 @@ pub fn start(
         session.run(terminal)
     });
     Ok(Running {
-        shared: Arc::clone(shared),
         stop: Arc::clone(stop),
         leaves,
         thread: Some(thread.map_err(failed)?),
@@ -173,7 +171,6 @@ impl Running {
     /// Waits for the user to end the screen, unless the run was stopped. The terminal is as before then, and shows the messages of
     /// the meantime. **Errors**: the screen could not be drawn.
     pub fn finish(mut self) -> io::Result<()> {
-        self.shared.end(None, None);
         self.end()
     }
 

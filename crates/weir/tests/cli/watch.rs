@@ -556,6 +556,42 @@ fn what_a_file_or_a_record_lacks_is_told() {
     }
 }
 
+/// A frame in which a DNS server tells its own name.
+fn named() -> Vec<u8> {
+    let dns = [
+        &[0, 1, 0x81, 0x80, 0, 1, 0, 1, 0, 0, 0, 0][..],
+        b"\x01a\x07example\0\0\x01\0\x01",
+        &[0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 60, 0, 4, 10, 0, 0, 9],
+    ]
+    .concat();
+    let udp = 8 + dns.len() as u8;
+    [
+        &[2; 12][..],
+        &[8, 0, 0x45, 0, 0, 20 + udp, 0, 0, 0, 0, 64, 17, 0, 0],
+        &[10, 0, 0, 9, 10, 0, 0, 1, 0, 53, 0x90, 0, 0, udp, 0, 0],
+        &dns,
+    ]
+    .concat()
+}
+
+/// A source on standard input leaves the keys to the terminal, and is read once: its names are those of the first reading.
+#[test]
+fn a_pipe_is_watched_with_names() {
+    let test = "a_pipe_is_watched_with_names";
+    if !can_make_terminals(test) {
+        return;
+    }
+    let temp = Temp::new();
+    let mut pcap = pcap_header(65535, 1);
+    pcap.extend(pcap_record(1_700_000_000, &named()));
+    let file = temp.file("a.pcap", &pcap);
+    let mut terminal = Terminal::run(&line(&temp, &format!("- <{file}")), here);
+    terminal.until("10.0.0.9 a.example");
+    terminal.press("q");
+    terminal.until("over");
+    assert_given_back(&temp, &terminal, "after a pipe");
+}
+
 #[test]
 fn a_name_does_not_steer_the_terminal() {
     let test = "a_name_does_not_steer_the_terminal";
