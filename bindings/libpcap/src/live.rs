@@ -238,7 +238,20 @@ impl Live {
             || judge(&self.insns, packet.data, packet.header.wire_len)
     }
 
-    fn wait(&self) -> io::Result<Waited> {
+    /// Waits for packets, a break, or a change of the interface; only looks for them if reads return at once.
+    ///
+    /// Once the interface went down, nothing may tell that it is gone: then libpcap looks every millisecond, and so does this.
+    ///
+    /// # Safety
+    /// `p` is the active handle of libpcap.
+    unsafe fn wait(&self, p: *mut Pcap) -> io::Result<Waited> {
+        // SAFETY: the handle is active.
+        let was_down = unsafe { !real::pcap_get_required_select_timeout(p).is_null() };
+        let most_ms = match (self.is_nonblocking, was_down) {
+            (true, _) => 0,
+            (false, true) => 1,
+            (false, false) => -1,
+        };
         let ask = |fd, events| libc::pollfd {
             fd,
             events,
@@ -251,7 +264,7 @@ impl Live {
             ask(self.libpcap_fd, 0),
         ];
         // SAFETY: the kernel writes to the three entries.
-        if unsafe { libc::poll(asked.as_mut_ptr(), 3, -1) } < 0 {
+        if unsafe { libc::poll(asked.as_mut_ptr(), 3, most_ms) } < 0 {
             let error = io::Error::last_os_error();
             return match error.kind() {
                 io::ErrorKind::Interrupted => Ok(Waited::Ready),
@@ -277,7 +290,8 @@ impl Live {
                 )
             };
         }
-        let is_down = asked[2].revents & libc::POLLERR != 0;
+        let is_quiet = asked[0].revents & libc::POLLIN == 0;
+        let is_down = asked[2].revents & libc::POLLERR != 0 || was_down && is_quiet;
         Ok(if is_down { Waited::Down } else { Waited::Ready })
     }
 }
@@ -444,17 +458,23 @@ pub unsafe fn read(
                     done += 1;
                     (*live).release();
                 }
-                Ok(None) if done > 0 || (*live).is_nonblocking => return done,
-                Ok(None) => match (*live).wait() {
-                    Ok(Waited::Ready) => {}
-                    Ok(Waited::Down) => {
-                        let result = look_after((*handle).pcap, callback, user);
-                        if result < 0 {
-                            return result;
+                Ok(None) if done > 0 => return done,
+                Ok(None) => {
+                    match (*live).wait((*handle).pcap) {
+                        Ok(Waited::Ready) => {}
+                        Ok(Waited::Down) => {
+                            let is_nonblocking = (*live).is_nonblocking;
+                            let result = look_after((*handle).pcap, is_nonblocking, callback, user);
+                            if result < 0 {
+                                return result;
+                            }
                         }
+                        Err(error) => return failed((*handle).pcap, &error),
                     }
-                    Err(error) => return failed((*handle).pcap, &error),
-                },
+                    if (*live).is_nonblocking {
+                        return done;
+                    }
+                }
                 Err(error) => return failed((*handle).pcap, &error),
             }
         }
@@ -466,13 +486,18 @@ pub unsafe fn read(
 ///
 /// # Safety
 /// `p` is an active handle, and the callback is the program's.
-unsafe fn look_after(p: *mut Pcap, callback: Handler, user: *mut c_uchar) -> c_int {
+unsafe fn look_after(
+    p: *mut Pcap,
+    is_nonblocking: bool,
+    callback: Handler,
+    user: *mut c_uchar,
+) -> c_int {
     let mut error = [0; 256];
     // SAFETY: the handle is active, and the text has room. libpcap's socket has the same error, and no packets.
     unsafe {
         real::pcap_setnonblock(p, 1, error.as_mut_ptr());
         let result = real::pcap_dispatch(p, 1, callback, user);
-        real::pcap_setnonblock(p, 0, error.as_mut_ptr());
+        real::pcap_setnonblock(p, is_nonblocking.into(), error.as_mut_ptr());
         result
     }
 }

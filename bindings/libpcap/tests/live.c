@@ -62,6 +62,12 @@ int main(int count, char **words) {
     if (!strcmp(mode, "out")) pcap_setdirection(p, PCAP_D_OUT);
     printf("ready\n");
     fflush(stdout);
+    if (!strcmp(mode, "poll")) {
+        pcap_setnonblock(p, 1, error);
+        while ((result = pcap_dispatch(p, -1, take, NULL)) >= 0) usleep(1000);
+        printf("%s: %d %s\n", mode, result, pcap_geterr(p));
+        return 0;
+    }
     if (!strcmp(mode, "down")) {
         result = pcap_loop(p, -1, take, NULL);
         printf("%s: %d %s\n", mode, result, pcap_geterr(p));

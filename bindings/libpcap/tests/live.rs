@@ -124,10 +124,16 @@ fn an_interface_that_vanishes_ends_as_without() {
     let Some(program) = program(test, &scratch).filter(|_| net::cable(test, "")) else {
         return;
     };
-    let ended = |library| {
-        let (mut child, mut output) = started(&program, "down", library);
+    // Between its end and its removal an interface is down for a while, in which a reader may look.
+    let ended = |mode, is_slow, library| {
+        let (mut child, mut output) = started(&program, mode, library);
         net::ip("link set near down");
-        net::ip("link set near up");
+        if is_slow {
+            // Time for the reader to look at the interface while it is down.
+            (0..20).for_each(|_| net::ip("link set near down"));
+        } else {
+            net::ip("link set near up");
+        }
         net::ip("link del near");
         let mut text = String::new();
         output.read_to_string(&mut text).unwrap();
@@ -136,7 +142,15 @@ fn an_interface_that_vanishes_ends_as_without() {
         net::ip("link set near up");
         text
     };
-    assert_eq!(ended(Some(library())), ended(None));
+    for (mode, is_slow) in [
+        ("down", false),
+        ("down", true),
+        ("poll", false),
+        ("poll", true),
+    ] {
+        let plain = ended(mode, is_slow, None);
+        assert_eq!(ended(mode, is_slow, Some(library())), plain);
+    }
 }
 
 #[test]
