@@ -130,7 +130,9 @@ fn an_interface_that_vanishes_ends_as_without() {
         net::ip("link set near down");
         if is_slow {
             // Time for the reader to look at the interface while it is down.
-            (0..20).for_each(|_| net::ip("link set near down"));
+            for _ in 0..20 {
+                net::ip("link set near down");
+            }
         } else {
             net::ip("link set near up");
         }
