@@ -29,6 +29,7 @@ pub mod records;
 pub mod replay;
 pub mod rewrite;
 pub mod run;
+pub mod search;
 pub mod session;
 pub mod sink;
 pub mod socket;
