@@ -37,4 +37,5 @@ pub mod sockets;
 pub mod sorting;
 pub mod split_by;
 mod stage_mark;
+pub mod steering;
 pub mod zone;

@@ -193,6 +193,10 @@ pub struct Pairs {
     report: Report,
     /// Delay of the packet before, ns.
     before: Option<u64>,
+    /// Least departure time, ns since the epoch: earlier packets are others.
+    since_ns: i64,
+    /// Packets that arrived before [`Self::restart`].
+    earlier: u64,
 }
 
 impl Pairs {
@@ -202,12 +206,32 @@ impl Pairs {
             seen: (0..streams).map(|_| Seen::new()).collect(),
             report: Report::new(streams),
             before: None,
+            since_ns: i64::MIN,
+            earlier: 0,
         }
+    }
+
+    /// Begins again with packets that leave from now on. Earlier packets count as others.
+    pub fn restart(&mut self) {
+        let streams = self.seen.len();
+        let earlier = self.taken();
+        *self = Self {
+            since_ns: now_ns(),
+            earlier,
+            ..Self::new(streams)
+        };
+    }
+
+    /// Packets that arrived, of all kinds.
+    fn taken(&self) -> u64 {
+        let all = self.report.all();
+        self.earlier + all.received + all.duplicated + all.too_late + self.report.others
     }
 
     /// Takes a frame that arrived at this time, ns since the epoch. **Cost**: no allocation.
     pub fn arrives(&mut self, frame: &[u8], time_ns: Option<i64>) {
-        let found = stamp(frame).filter(|stamp| (stamp.0 as usize) < self.seen.len());
+        let found = stamp(frame)
+            .filter(|stamp| (stamp.0 as usize) < self.seen.len() && stamp.2 >= self.since_ns);
         let Some((stream, number, left_ns)) = found else {
             self.report.others += 1;
             return;
@@ -285,11 +309,9 @@ impl Sink for PairSink {
     }
 
     fn report(&self) -> SinkReport {
-        let pairs = self.pairs();
-        let all = pairs.report.all();
         SinkReport {
             kind: Kind::Discarded,
-            taken: all.received + all.duplicated + all.too_late + pairs.report.others,
+            taken: self.pairs().taken(),
             ..SinkReport::default()
         }
     }

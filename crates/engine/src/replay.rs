@@ -9,12 +9,16 @@
 //! ```
 
 mod control;
+mod plan;
 mod shift;
 mod sides;
 
 use crate::port::{Counts, Port, PortFault};
 use crate::sink::{End, Kind, Lost, Needs, Note, Packets, Sink, SinkFault, SinkReport};
+use crate::steering::{Order, Progress, Steering};
 use hdrhistogram::Histogram;
+use plan::Plan;
+use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -50,6 +54,18 @@ pub enum Rate {
     Max,
 }
 
+impl fmt::Display for Rate {
+    /// The rate as requests name it: `2x`, `100000pps`, `2000000000bit/s`, `max`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Original(speed) => write!(f, "{speed}x"),
+            Self::Packets(per_s) => write!(f, "{per_s}pps"),
+            Self::Bits(per_s) => write!(f, "{per_s}bit/s"),
+            Self::Max => f.write_str("max"),
+        }
+    }
+}
+
 /// Addresses of the link layer that packets get.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Addresses {
@@ -80,6 +96,8 @@ pub struct Settings {
     pub shift: Arc<AtomicU16>,
     /// Ends the replay once it is set.
     pub stop: Arc<AtomicBool>,
+    /// Orders from other threads.
+    pub steering: Option<Arc<Steering>>,
 }
 
 /// Packets that leave by the second port.
@@ -166,75 +184,6 @@ impl Course {
     }
 }
 
-/// Due times of packets, since the first packet.
-#[derive(Debug)]
-struct Plan {
-    rate: Rate,
-    longest_gap_ns: i64,
-    /// Latest time of the packets before, ns; `None` at the begin.
-    latest_ns: Option<i64>,
-    /// A new source begins with the next packet.
-    is_new_source: bool,
-    /// Packet time since the first packet, ns.
-    packet_ns: u64,
-    packets: u64,
-    bits: u64,
-}
-
-impl Plan {
-    /// Longest gap between the last packet of a source and the first packet of the next source, and longest step back of a clock. A capture in
-    /// several files goes on; other files have nothing to do with each other. Queues of a card swap neighbours; a longer step back is a clock
-    /// that was set.
-    const SOURCES_NS: i64 = 1_000_000_000;
-
-    fn new(rate: Rate, longest_gap: Option<Duration>) -> Self {
-        let longest = longest_gap.map_or(i64::MAX, |gap| {
-            i64::try_from(gap.as_nanos()).unwrap_or(i64::MAX)
-        });
-        Self {
-            rate,
-            longest_gap_ns: longest,
-            latest_ns: None,
-            is_new_source: false,
-            packet_ns: 0,
-            packets: 0,
-            bits: 0,
-        }
-    }
-
-    /// Notes the time of a packet.
-    fn pass(&mut self, time_ns: Option<i64>) {
-        let Some(time) = time_ns else { return };
-        let step = self
-            .latest_ns
-            .map_or(0, |latest| time.saturating_sub(latest));
-        let is_new = std::mem::take(&mut self.is_new_source);
-        let gap = match is_new {
-            true if step > Self::SOURCES_NS => 0,
-            _ => step.clamp(0, self.longest_gap_ns),
-        };
-        self.packet_ns = self.packet_ns.saturating_add(gap.unsigned_abs());
-        if step >= 0 || is_new || step < -Self::SOURCES_NS {
-            self.latest_ns = Some(time);
-        }
-    }
-
-    /// Time after the first packet at which the next packet is due. Packets without a time, and packets that are earlier than the one
-    /// before, leave at once.
-    fn due(&mut self, time_ns: Option<i64>, bytes: usize) -> Option<Duration> {
-        self.pass(time_ns);
-        let due_s = match self.rate {
-            Rate::Original(speed) => Some(self.packet_ns as f64 / 1e9 / speed),
-            Rate::Packets(per_s) => Some(self.packets as f64 / per_s),
-            Rate::Bits(per_s) => Some(self.bits as f64 / per_s),
-            Rate::Max => None,
-        };
-        self.packets += 1;
-        self.bits += bytes as u64 * 8;
-        due_s.map(|due| Duration::try_from_secs_f64(due).unwrap_or(Duration::MAX))
-    }
-}
-
 /// Sink that sends packets when they are due.
 pub struct ReplaySink {
     ports: Vec<Port>,
@@ -247,6 +196,8 @@ pub struct ReplaySink {
     begun: Option<Instant>,
     /// Time since `begun` when the clock was last read.
     now: Duration,
+    /// Time since `begun` at which an order stopped the replay, until it goes on.
+    stopped: Option<Duration>,
     course: Course,
     lateness: Histogram<u64>,
     /// Parts of the next report: see [`Report`].
@@ -289,6 +240,7 @@ impl ReplaySink {
             settings,
             begun: None,
             now: Duration::ZERO,
+            stopped: None,
             lateness: report.lateness.clone(),
             course: Course(Arc::new(Mutex::new(report))),
             planned: Duration::ZERO,
@@ -375,13 +327,17 @@ impl ReplaySink {
     ) -> Result<(), End> {
         let due = self.plan.due(time_ns, data.len());
         let begun = *self.begun.get_or_insert_with(Instant::now);
+        let due = match self.is_asked() {
+            true => self.obey(begun)?,
+            false => due,
+        };
+        let due = due.map_or(Ok(None), |due| self.wait(begun, due))?;
         if let Some(due) = due {
-            self.wait(begun, due)?;
             let late = self.now.saturating_sub(due);
             self.lateness.saturating_record(late.as_nanos() as u64);
             (self.planned, self.last) = (due, late);
             self.fell_behind |= late > LATE;
-        } else if self.plan.packets.is_multiple_of(64) {
+        } else if self.plan.packets().is_multiple_of(64) {
             self.now = begun.elapsed();
             self.check_end()?;
         }
@@ -398,8 +354,8 @@ impl ReplaySink {
         self.end.take().map_or(Ok(()), Err)
     }
 
-    /// Waits until a packet is due. Packets that were due before leave first.
-    fn wait(&mut self, begun: Instant, due: Duration) -> Result<(), End> {
+    /// Waits until a packet is due. Packets that were due before leave first. Returns its time, which orders change: `None` for at once.
+    fn wait(&mut self, begun: Instant, mut due: Duration) -> Result<Option<Duration>, End> {
         if due > self.now {
             self.now = begun.elapsed();
         }
@@ -408,9 +364,15 @@ impl ReplaySink {
         }
         loop {
             self.check_end()?;
+            if self.is_asked() {
+                match self.obey(begun)? {
+                    Some(other) => due = other,
+                    None => return Ok(None),
+                }
+            }
             self.now = begun.elapsed();
             let Some(rest) = due.checked_sub(self.now).filter(|rest| !rest.is_zero()) else {
-                return Ok(());
+                return Ok(Some(due));
             };
             match rest.checked_sub(SPIN) {
                 Some(sleep) if self.settings.spins => std::thread::sleep(sleep.min(LOOK)),
@@ -418,6 +380,65 @@ impl ReplaySink {
                 _ => std::thread::sleep(rest.min(LOOK)),
             }
         }
+    }
+
+    #[inline]
+    fn is_asked(&self) -> bool {
+        self.settings
+            .steering
+            .as_ref()
+            .is_some_and(|it| it.is_asked())
+    }
+
+    /// Obeys orders, and waits as long as the replay is stopped. Returns the time of the packet that leaves next, `None` for at once.
+    fn obey(&mut self, begun: Instant) -> Result<Option<Duration>, End> {
+        let Some(steering) = self.settings.steering.clone() else {
+            return Ok(self.plan.time());
+        };
+        loop {
+            self.flush_ports()?;
+            let orders = steering.take(self.progress());
+            self.now = begun.elapsed();
+            for order in orders {
+                match order {
+                    Order::Stop => self.stopped = self.stopped.or(Some(self.now)),
+                    Order::Start => {
+                        let since = self.stopped.take().unwrap_or(self.now);
+                        self.plan.pause(self.now - since);
+                    }
+                    Order::Rate(rate) => {
+                        let now = self.stopped.unwrap_or(self.now);
+                        self.plan.change_rate(rate, now);
+                    }
+                    // Packets of a capture are what they are.
+                    Order::Traffic(_) => {}
+                }
+            }
+            if self.stopped.is_none() {
+                return Ok(self.plan.time());
+            }
+            while !self.is_asked() {
+                self.check_end()?;
+                std::thread::sleep(LOOK);
+                self.now = begun.elapsed();
+            }
+        }
+    }
+
+    /// Progress of the replay.
+    fn progress(&self) -> Progress {
+        let mut progress = Progress {
+            rate: Some(self.plan.rate()),
+            late: self.last,
+            is_stopped: self.stopped.is_some(),
+            ..Progress::default()
+        };
+        for counts in self.ports.iter().map(Port::counts) {
+            progress.sent += counts.sent;
+            progress.bytes += counts.bytes;
+            progress.refused += counts.refused();
+        }
+        progress
     }
 
     /// Returns the end once the stop flag is set, or the time is over.
@@ -439,7 +460,7 @@ impl ReplaySink {
     fn tell(&mut self) {
         let took = self.begun.map_or(Duration::ZERO, |begun| begun.elapsed());
         let mut course = self.course.lock();
-        course.packets = self.plan.packets;
+        course.packets = self.plan.packets();
         (course.planned, course.last) = (self.planned, self.last);
         (course.fell_behind, course.control) = (self.fell_behind, self.left_out);
         course.took = took;
@@ -458,10 +479,16 @@ impl Sink for ReplaySink {
     }
 
     fn batch(&mut self, packets: &Packets<'_>) -> (u64, Result<(), End>) {
+        if let Some(steering) = &self.settings.steering {
+            steering.begin();
+        }
         let done = packets.hand_on(|record| self.send(packets.layout(), record));
         // The next batch may come later than its packets are due.
         let flushed = self.flush_ports();
         self.tell();
+        if let Some(steering) = &self.settings.steering {
+            steering.rest(self.progress());
+        }
         (done.0, done.1.and_then(|()| self.take_end()).and(flushed))
     }
 
@@ -473,7 +500,7 @@ impl Sink for ReplaySink {
     }
 
     fn new_source(&mut self) {
-        self.plan.is_new_source = true;
+        self.plan.begin_source();
     }
 
     fn flush(&mut self) -> Result<(), End> {
@@ -486,6 +513,9 @@ impl Sink for ReplaySink {
             .iter_mut()
             .try_for_each(|port| port.finish().map_err(failed));
         self.tell();
+        if let Some(steering) = &self.settings.steering {
+            steering.end(self.progress());
+        }
         // It is large, and copied once.
         self.course.lock().lateness.clone_from(&self.lateness);
         done
@@ -615,65 +645,6 @@ fn network_packet(data: &[u8], link: LinkType) -> Option<(u16, &[u8])> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn due_times_follow_the_capture_or_the_rate() {
-        let times = [Some(1_000), Some(3_000), None, Some(2_500), Some(9_000)];
-        let due = |rate, gap| {
-            let mut plan = Plan::new(rate, gap);
-            let due = times.map(|time| plan.due(time, 125).map(|due| due.as_nanos()));
-            due.map(|due| due.unwrap_or(0))
-        };
-        assert_eq!(
-            due(Rate::Original(1.0), None),
-            [0, 2_000, 2_000, 2_000, 8_000]
-        );
-        assert_eq!(
-            due(Rate::Original(2.0), None),
-            [0, 1_000, 1_000, 1_000, 4_000]
-        );
-        let gap = Some(Duration::from_nanos(1_500));
-        assert_eq!(
-            due(Rate::Original(1.0), gap),
-            [0, 1_500, 1_500, 1_500, 3_000]
-        );
-        assert_eq!(
-            due(Rate::Packets(1e6), None),
-            [0, 1_000, 2_000, 3_000, 4_000]
-        );
-        assert_eq!(due(Rate::Bits(1e9), None), [0, 1_000, 2_000, 3_000, 4_000]);
-        assert_eq!(due(Rate::Max, None), [0; 5]);
-    }
-
-    /// A packet that is late by a little costs no time. A clock that was set back goes on from there.
-    #[test]
-    fn neighbours_in_the_wrong_order_keep_the_time() {
-        let mut plan = Plan::new(Rate::Original(1.0), None);
-        let mut due = |ms: i64| {
-            let due = plan.due(Some(ms * 1_000_000), 60);
-            due.map_or(0, |due| due.as_millis())
-        };
-        let swapped = [10_000, 11_000, 10_200, 10_400, 11_200].map(&mut due);
-        assert_eq!(swapped, [0, 1_000, 1_000, 1_000, 1_200]);
-        let set_back = [5_000, 5_300, 5_100, 5_400].map(&mut due);
-        assert_eq!(set_back, [1_200, 1_500, 1_500, 1_600]);
-    }
-
-    /// Rotated files of a capture go on; captures of different days do not wait for each other.
-    #[test]
-    fn the_next_source_follows() {
-        let mut plan = Plan::new(Rate::Original(1.0), None);
-        let mut due = |time: i64, is_new| {
-            plan.is_new_source |= is_new;
-            plan.due(Some(time), 60).map_or(0, |due| due.as_nanos())
-        };
-        assert_eq!(due(5_000_000_000, true), 0);
-        assert_eq!(due(5_400_000_000, true), 400_000_000);
-        assert_eq!(due(90_000_000_000, true), 400_000_000);
-        assert_eq!(due(90_000_000_001, false), 400_000_001);
-        assert_eq!(due(1_000_000_000, true), 400_000_001);
-        assert_eq!(due(1_000_000_002, false), 400_000_003);
-    }
 
     #[test]
     fn packets_without_ethernet_get_a_header() {

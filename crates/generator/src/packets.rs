@@ -10,6 +10,9 @@ pub struct Packets {
     maker: Maker,
     /// Times in place of the traffic's own.
     times: Option<Times>,
+    /// Gaps and seed of times at another rate.
+    gaps: Gaps,
+    seed: u64,
     /// Expressions of streams: text, and the numbers of its streams.
     expressions: Vec<(String, Vec<usize>)>,
 }
@@ -80,6 +83,8 @@ impl Packets {
         Ok(Self {
             maker,
             times,
+            gaps: profile.gaps,
+            seed: profile.seed,
             expressions,
         })
     }
@@ -128,6 +133,31 @@ impl Packets {
     pub fn set_batch(&mut self, most: usize) {
         if let Maker::Streams(frames) = &mut self.maker {
             frames.set_batch(most);
+        }
+    }
+
+    /// Changes the rate: the next packet leaves at `at_ns`, or one gap later if a packet of `waiting` bytes was made and leaves then.
+    pub fn set_rate(&mut self, rate: Rate, at_ns: i64, waiting: Option<usize>) {
+        let mut times = Times::new(at_ns, rate, self.gaps, self.seed);
+        if let Some(bytes) = waiting {
+            times.next(bytes);
+        }
+        match &mut self.maker {
+            Maker::Streams(frames) => frames.set_times(times),
+            _ => self.times = Some(times),
+        }
+    }
+
+    /// Goes on with other packets of the same streams: at the next number and time, with the same counts. If `again`, the last packet is
+    /// made again, and has no time of its own. **Errors**: traffic without streams.
+    pub fn replace(&mut self, mut other: Self, again: bool) -> Result<(), String> {
+        match (&mut self.maker, &mut other.maker) {
+            (Maker::Streams(frames), Maker::Streams(others)) => {
+                others.follow(frames, again);
+                *self = other;
+                Ok(())
+            }
+            _ => Err("this traffic has no streams".to_owned()),
         }
     }
 

@@ -329,3 +329,52 @@ fn output(program: &str, file: &PathBuf, before: &[&str], after: &[&str]) -> Opt
     command.args(before).arg(file).args(after);
     weir_testkit::output("tcpdump_and_tshark_agree_with_every_profile", &mut command)
 }
+
+/// Other frames go on where those before ended: each is the one that its number has with the new fields, and the counts go on.
+#[test]
+fn other_frames_go_on_at_the_same_number() {
+    let text = |ttl: u8| EVERYTHING.replace("ipv4.dscp = \"0-63\"", &format!("ipv4.ttl = {ttl}"));
+    let profile = |ttl: u8| Profile::read(&text(ttl)).unwrap();
+    let whole = |ttl: u8| {
+        let mut frames = Frames::new(&profile(ttl)).unwrap();
+        let mut all = Vec::new();
+        while all.len() < 300
+            && let Some(made) = frames.next()
+        {
+            all.push(made.frame.to_vec());
+        }
+        (all, frames.counts().collect::<Vec<_>>())
+    };
+    let ((old, _), (new, _)) = (whole(5), whole(9));
+    assert_ne!(old, new);
+    for (count, again) in [
+        (0, false),
+        (1, true),
+        (31, false),
+        (32, true),
+        (100, true),
+        (101, false),
+    ] {
+        let mut frames = Frames::new(&profile(5)).unwrap();
+        let mut all: Vec<Vec<u8>> = Vec::new();
+        for _ in 0..count {
+            all.push(frames.next().unwrap().frame.to_vec());
+        }
+        let mut others = Frames::new(&profile(9)).unwrap();
+        others.follow(&mut frames, again);
+        if again {
+            all.pop();
+        }
+        let from = all.len();
+        while all.len() < 300 {
+            all.push(others.next().unwrap().frame.to_vec());
+        }
+        assert_eq!(all[..from], old[..from], "{count}");
+        assert_eq!(all[from..], new[from..], "{count}");
+        let sum: (u64, u64) = others
+            .counts()
+            .fold((0, 0), |sum, row| (sum.0 + row.0, sum.1 + row.1));
+        let bytes: usize = all.iter().map(Vec::len).sum();
+        assert_eq!(sum, (300, bytes as u64), "{count}");
+    }
+}

@@ -1,30 +1,40 @@
 //! `--control` of a run, and `weir ctl`: requests to it.
 
-use crate::cli::SketchArg;
 use crate::cli::ctl::{CtlArgs, CtlCommand, Setting};
+use crate::cli::{self, SketchArg};
 use crate::firewall::{self, control_socket};
 use crate::numbers::grouped;
-use crate::outcome::{Outcome, answer, say, say_plain};
+use crate::outcome::{Outcome, answer, say, say_plain, stop_on_signals};
 use crate::outputs::Maker;
 use crate::port;
 use crate::terminal;
 use crate::walls::Walls;
 use anyhow::{anyhow, bail};
 use serde_json::{Value, json};
+use std::io::{self, Read as _};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use weir_engine::control::Control;
 use weir_engine::control::remote::{MakeRules, MakeSink, Remote};
 use weir_engine::name::Name;
 use weir_engine::provenance::Chosen;
+use weir_engine::replay::Rate;
 use weir_engine::socket::{self, Bound, Client, Error, LONGEST_REQUEST, Server};
+use weir_engine::steering::{self, Steering};
 
 /// Runs the command.
 pub fn run(arguments: &CtlArgs) -> anyhow::Result<Outcome> {
     let path = Path::new(&arguments.control);
     let refused = |error: Error| match error {
-        Error::NotListening { .. } => anyhow!("{}: no run of weir listens there", path.display()),
-        error => error.into(),
+        Error::NotListening { .. } => {
+            Err(anyhow!("{}: no run of weir listens there", path.display()))
+        }
+        Error::Refused(why) => {
+            say(&why);
+            Ok(Outcome::Failed)
+        }
+        error => Err(error.into()),
     };
     let request = match &arguments.command {
         CtlCommand::Set { setting } => request(setting)?,
@@ -35,19 +45,104 @@ pub fn run(arguments: &CtlArgs) -> anyhow::Result<Outcome> {
             }
             request
         }
+        CtlCommand::Stop => json!({ "request": "stop" }),
+        CtlCommand::Start => json!({ "request": "start" }),
+        CtlCommand::Status => json!({ "request": "status" }),
+        CtlCommand::Hold => return hold(path).or_else(refused),
     };
     let asked = Client::connect(path).and_then(|mut client| client.ask(&request));
     match asked {
         Ok(value) if arguments.json => {
-            Ok(answer(&format!("{}\n", terminal::json("change", &value))))
+            let kind = match arguments.command {
+                CtlCommand::Status => "sender",
+                _ => "change",
+            };
+            Ok(answer(&format!("{}\n", terminal::json(kind, &value))))
+        }
+        Ok(value) if matches!(arguments.command, CtlCommand::Status) => {
+            Ok(answer(&format!("{}\n", status_line(&value))))
         }
         Ok(value) => Ok(answer(&format!("in force: change {}\n", value["change"]))),
-        Err(Error::Refused(why)) => {
-            say(&why);
-            Ok(Outcome::Failed)
-        }
-        Err(error) => Err(refused(error)),
+        Err(error) => refused(error),
     }
+}
+
+/// Waits for the end of a sender, which ends with this connection.
+fn hold(path: &Path) -> Result<Outcome, Error> {
+    let (_, mut frames) = Client::connect(path)?.stream(&json!({ "request": "hold" }))?;
+    say_plain("the sender ends when this command ends");
+    let stop = stop_on_signals();
+    let mut rest = [0; 64];
+    while !stop.load(Ordering::Relaxed) {
+        match frames.read(&mut rest) {
+            Ok(0) => break,
+            // The wait for bytes is interrupted from time to time.
+            Err(error) if error.kind() != io::ErrorKind::Interrupted => break,
+            _ => {}
+        }
+    }
+    Ok(Outcome::Done)
+}
+
+/// Progress of a sender in a line.
+fn status_line(value: &Value) -> String {
+    let number = |name: &str| grouped(value[name].as_u64().unwrap_or_default());
+    let rate = value["rate"].as_str().unwrap_or("times of its own");
+    let state = match value["stopped"].as_bool() {
+        Some(true) => "stopped",
+        _ => "sending",
+    };
+    format!(
+        "{} sent, {} bytes, {} refused, {state}, rate {}",
+        number("sent"),
+        number("bytes"),
+        number("refused"),
+        terminal::printable(rate),
+    )
+}
+
+/// Reads the rate of a request to a sender whose link has this speed, bit/s. **Errors**: the reason of a refusal.
+pub fn read_rate(text: &str, link: Option<f64>, is_replay: bool) -> Result<Rate, String> {
+    Ok(match cli::rate(text)? {
+        cli::Rate::Max => Rate::Max,
+        cli::Rate::Packets(per_s) => Rate::Packets(per_s),
+        cli::Rate::Bits(per_s) => Rate::Bits(per_s),
+        cli::Rate::Share(share) => {
+            let link =
+                link.ok_or("the port does not tell the speed of its link: name a rate in bit/s")?;
+            Rate::Bits(share * link)
+        }
+        cli::Rate::Original if is_replay => Rate::Original(1.0),
+        cli::Rate::Original => {
+            return Err(
+                "generated packets have no times of their own: original is for a replay".to_owned(),
+            );
+        }
+    })
+}
+
+/// Tells that the connection which held a sender was lost, if so.
+pub fn tell_lost(name: &Name, steering: Option<&Steering>) {
+    if steering.is_some_and(Steering::is_lost) {
+        say(&format!(
+            "{}: the connection that held the sender was lost",
+            name.text()
+        ));
+    }
+}
+
+/// Takes requests to a sender at its socket, if there is one.
+pub fn serve_sender(
+    bound: Option<Bound>,
+    remote: steering::Remote,
+) -> anyhow::Result<Option<Server>> {
+    let Some(bound) = bound else { return Ok(None) };
+    let line = format!("control socket: {}", bound.path().display());
+    let server = bound.serve(socket::Settings::default(), move |request| {
+        remote.answer(&request)
+    })?;
+    say_plain(&line);
+    Ok(Some(server))
 }
 
 fn request(setting: &Setting) -> anyhow::Result<Value> {
@@ -60,6 +155,10 @@ fn request(setting: &Setting) -> anyhow::Result<Value> {
         }
         Setting::Sketch { sketch } => set("sketch", sketch_name(*sketch).into()),
         Setting::Memory { bytes } => set("memory", (*bytes).into()),
+        Setting::Rate { rate } => set("rate", rate.as_str().into()),
+        Setting::Speed { speed } => set("speed", (*speed).into()),
+        Setting::Sizes { sizes } => set("sizes", sizes.as_str().into()),
+        Setting::Field { field } => set("field", field.as_str().into()),
         Setting::Rules { file } => rules_request(file)?,
         Setting::Output { file, split } => {
             let mut request = set("output", absolute(file).into());

@@ -6,9 +6,13 @@ mod maker;
 mod pace;
 mod profiles;
 mod receive;
+mod search;
+mod sender;
+mod steer;
 mod workers;
 
 use crate::cli::{self, GenerateArgs};
+use crate::ctl;
 use crate::emit::refuse_terminal;
 use crate::numbers::packets;
 use crate::outcome::{self, Outcome, answer, io_words, say, say_plain, stop_on_signals};
@@ -24,11 +28,13 @@ use limit::Limit;
 use maker::{Maker, Wanted};
 use pace::{Pace, Tally};
 use receive::Receiver;
+use sender::Sender;
 use std::io::{self, BufWriter, Write as _};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+use steer::Steered;
 use weir_engine::file::is_closed_pipe;
 use weir_engine::name::Name;
 use weir_generator::streams::Rate;
@@ -46,9 +52,6 @@ use weir_pipeline::{Slow, unless_stopped};
 
 /// Rate of a file whose packets have none, in packets per second.
 const RATE: f64 = 1e6;
-
-/// Packets between two looks at the clock where packets do not wait for their times.
-const BURST: usize = 64;
 
 /// Rate up to which packets are made one by one, so that few are made that do not leave.
 const SLOW: f64 = 20_000.0;
@@ -129,6 +132,11 @@ pub fn run(arguments: &GenerateArgs) -> anyhow::Result<Outcome> {
             )),
         }
     };
+    if !arguments.search.is_empty() {
+        let max = search::highest(named)?;
+        return search::run(arguments, (&wanted, max), &walls, &stop);
+    }
+    let steered = Steered::new(arguments, &wanted, &walls)?;
     if !to_port {
         walls.raise(&[])?;
     }
@@ -161,7 +169,8 @@ pub fn run(arguments: &GenerateArgs) -> anyhow::Result<Outcome> {
             interrupted(0, "sent");
             return Ok(Outcome::Done);
         };
-        let (outcome, whole) = send(arguments, limit, maker, &sending, &walls, &stop)?;
+        let sending = (&sending, steered);
+        let (outcome, whole) = send(arguments, limit, maker, sending, &walls, &stop)?;
         let failed = whole && tell(arguments, maker) == Outcome::Failed;
         return Ok(if failed { Outcome::Failed } else { outcome });
     }
@@ -256,6 +265,11 @@ struct Sending {
 }
 
 impl Sending {
+    /// The rate, and whether packets wait for their times.
+    fn pace(&self) -> (Option<Rate>, bool) {
+        (self.rate, self.is_paced)
+    }
+
     fn rate_words(&self) -> String {
         match (self.is_paced, self.rate) {
             (true, None) => "at times of their own".to_owned(),
@@ -294,7 +308,7 @@ fn send(
     arguments: &GenerateArgs,
     limit: Limit,
     maker: &mut Maker,
-    sending: &Sending,
+    (sending, steered): (&Sending, Steered),
     walls: &Walls,
     stop: &Arc<AtomicBool>,
 ) -> anyhow::Result<(Outcome, bool)> {
@@ -307,8 +321,12 @@ fn send(
         maker.hurries_not();
     }
     if let Some(receiver) = receiver {
-        let (sent, received, mut pace) =
-            receiver.exchange(walls, (port, maker), !sending.is_paced, (stop, limit.time))?;
+        let (sent, received, mut pace) = receiver.exchange(
+            walls,
+            (port, maker),
+            (sending.pace(), steered),
+            (stop, limit.time),
+        )?;
         let refused = sent.port.counts().refused();
         let (outcome, _) = ended(arguments, vec![sent], &mut pace);
         let told = received.tell(arguments, &maker.counts(), refused);
@@ -316,9 +334,12 @@ fn send(
         return Ok((Outcome::of(is_done), false));
     }
     walls.raise(&[])?;
+    let _server = steered.serve(stop)?;
     let mut pace = Pace::begin(stop, limit.time);
-    let done =
-        send_all(&mut port, maker, !sending.is_paced, &mut pace).and_then(|()| port.finish());
+    let mut sender = Sender::new(&mut port, maker, &mut pace, sending.pace());
+    sender.steering = steered.steering();
+    let done = sender.send();
+    ctl::tell_lost(&arguments.sink, steered.steering());
     let sent = Sent {
         done,
         port,
@@ -376,7 +397,7 @@ fn shared(
 fn ended(arguments: &GenerateArgs, all: Vec<Sent>, pace: &mut Pace) -> (Outcome, bool) {
     let name = arguments.sink.text();
     let (mut faults, mut made, mut tally) = (Vec::new(), 0, Tally::default());
-    let mut is_null = false;
+    let (mut is_null, mut is_held) = (false, true);
     for sent in all {
         let counts = sent.port.counts();
         let lost = sent.port.lost();
@@ -387,7 +408,8 @@ fn ended(arguments: &GenerateArgs, all: Vec<Sent>, pace: &mut Pace) -> (Outcome,
         tally.bytes += counts.bytes;
         tally.refused += counts.refused();
         is_null = sent.port.is_null();
-        if sent.late > LATE_AT_END && !pace.is_stopped() {
+        if (sent.late > LATE_AT_END || pace.fell_behind()) && !pace.is_stopped() {
+            is_held = false;
             let why = match pace.fell_behind() {
                 true => "packets left more than a second late",
                 false => "the last packet left late",
@@ -409,60 +431,8 @@ fn ended(arguments: &GenerateArgs, all: Vec<Sent>, pace: &mut Pace) -> (Outcome,
     faults.iter().for_each(|line| say(line));
     let done = if is_null { "thrown away" } else { "sent" };
     say_plain(&pace.summary(tally, done));
-    let outcome = if faults.is_empty() {
-        Outcome::Done
-    } else {
-        Outcome::Failed
-    };
+    let outcome = Outcome::of(faults.is_empty() && (is_held || !arguments.strict));
     (outcome, not_sent == 0)
-}
-
-/// Sends the packets as fast as possible, or each when it is due.
-fn send_all(
-    port: &mut Port,
-    maker: &mut Maker,
-    is_hurried: bool,
-    pace: &mut Pace,
-) -> Result<(), PortFault> {
-    if is_hurried {
-        // The clock is read where it decides something.
-        while !pace.is_over() {
-            let mut count = 0;
-            while count < BURST {
-                match maker.give(|frame| port.take(frame, false))? {
-                    0 => return Ok(()),
-                    more => count += more,
-                }
-            }
-            if pace.ends() {
-                pace.now();
-            }
-            pace.show(maker.made);
-        }
-        return Ok(());
-    }
-    let mut first = None;
-    while !pace.is_over()
-        && let Some((time_ns, frame)) = maker.next()
-    {
-        let due = time_ns - *first.get_or_insert(time_ns);
-        let due = Duration::from_nanos(due.unsigned_abs());
-        // Frames in the port's buffer are due earlier.
-        if !pace.is_due(due) {
-            port.flush()?;
-            // Even if stopped in the meantime, the frame is sent, because the known answers
-            // count it already.
-            pace.wait(due);
-        }
-        pace.leaves(due);
-        port.take(frame, false)?;
-        // A port that is slower than the rate never waits, and would not see the end.
-        if maker.made.is_multiple_of(BURST as u64) {
-            pace.now();
-        }
-        pace.show(maker.made);
-    }
-    Ok(())
 }
 
 /// Prints the known answers about the packets.

@@ -1,6 +1,7 @@
 //! `weir replay`: sends the packets of captures again, each at its time.
 
 use crate::cli::{self, replay::ReplayArgs};
+use crate::ctl;
 use crate::numbers::{bit_rate, bytes, counted, duration, grouped, rate};
 use crate::outcome::{Outcome, answer, say, say_plain, stop_on_signals};
 use crate::outputs::refuse_bare_interface;
@@ -15,8 +16,8 @@ use crate::walls::Walls;
 use anyhow::{anyhow, bail};
 use serde_json::{Value, json};
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use weir_engine::event::{Event, On};
 use weir_engine::name::Name;
@@ -25,6 +26,7 @@ use weir_engine::records::{self, Query};
 use weir_engine::replay::{Addresses, Course, Rate, ReplaySink, Report, Second, Settings};
 use weir_engine::run::{Ended, Run, Setup};
 use weir_engine::session::Session;
+use weir_engine::steering::{Remote, Steering};
 use weir_io::network::Network;
 use weir_messages::guards::sending_line;
 use weir_messages::refusals::Terms;
@@ -57,7 +59,10 @@ pub fn run(arguments: ReplayArgs) -> anyhow::Result<Outcome> {
         say(&line);
         return Ok(Outcome::Failed);
     }
-    let walls = Walls::of_replay(&arguments.walls, &session, &ports)?;
+    let walls = Walls::of_replay(&arguments, &session, &ports)?;
+    let control = arguments.steer.control.as_ref();
+    let bound = ctl::bind(control, &walls)?;
+    let steering = control.map(|_| Arc::<Steering>::default());
     let shift = Arc::new(AtomicU16::new(0));
     let settings = Settings {
         rate,
@@ -75,6 +80,7 @@ pub fn run(arguments: ReplayArgs) -> anyhow::Result<Outcome> {
         }),
         shift: Arc::clone(&shift),
         stop: Arc::clone(&stop),
+        steering: steering.clone(),
     };
     let open = |name: &Name| port::open(name, &arguments.sending.yes_send);
     let opened = ports.iter().map(open).collect::<Result<_, _>>()?;
@@ -83,6 +89,14 @@ pub fn run(arguments: ReplayArgs) -> anyhow::Result<Outcome> {
         tell_begin(&arguments, name, &words);
     }
     let sink = ReplaySink::new(opened, settings).map_err(|why| anyhow!("--split-by: {why}"))?;
+    let link = share_of_link(&ports[0], 1.0).ok();
+    let remote = steering.clone().map(|steering| Remote {
+        steering,
+        stop: Arc::clone(&stop),
+        rate: Box::new(move |text| ctl::read_rate(text, link, true)),
+        traffic: None,
+        making: Mutex::default(),
+    });
     let course = sink.course();
     let target: Target = (ports[0].text(), Some(Box::new(sink)));
     let mut run = Run::new(Setup {
@@ -99,14 +113,23 @@ pub fn run(arguments: ReplayArgs) -> anyhow::Result<Outcome> {
     });
     // The time of the replay says more than the part of the file that is read ahead.
     let mut show = Show::new(true, false, 1, false);
+    let mut server = None;
+    let begin = || {
+        if let Some(remote) = remote {
+            server = ctl::serve_sender(bound, remote)?;
+        }
+        Ok(())
+    };
     read(
         &arguments,
         &mut session,
         &mut run,
-        &walls,
+        (&walls, begin),
         (&mut show, &stop, &course, &shift),
     )?;
     let (ended, outputs) = run.finish(&mut |event| show.event(event));
+    drop(server);
+    ctl::tell_lost(&ports[0], steering.as_deref());
     show.outputs(&outputs, &ended);
     let report = course.with(Report::clone);
     // Also the packets behind the failure of a port.
@@ -119,7 +142,7 @@ fn read(
     arguments: &ReplayArgs,
     session: &mut Session,
     run: &mut Run,
-    walls: &Walls,
+    (walls, begin): (&Walls, impl FnOnce() -> anyhow::Result<()>),
     (show, stop, course, shift): (&mut Show, &AtomicBool, &Course, &AtomicU16),
 ) -> anyhow::Result<()> {
     let mut told = false;
@@ -132,7 +155,7 @@ fn read(
         }
         show.event(event);
     };
-    walls.read(session, run, &Terms::PACKETS, on, |_| Ok(()))?;
+    walls.read(session, run, &Terms::PACKETS, on, |_| begin())?;
     let times = match arguments.loops {
         None => 1,
         Some(0) => u64::MAX,

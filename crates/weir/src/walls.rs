@@ -7,9 +7,11 @@ mod calls;
 mod paths;
 
 use crate::capture;
+use crate::cli::ctl::SteerArgs;
 use crate::cli::diff::DiffArgs;
 use crate::cli::names::NameArgs;
 use crate::cli::record::RecordArgs;
+use crate::cli::replay::ReplayArgs;
 use crate::cli::{FilterArgs, GenerateArgs, InfoArgs, MeasureArgs, OutputArgs, WallArgs};
 use crate::outcome::io_words;
 use crate::port;
@@ -134,12 +136,13 @@ impl Walls {
 
     /// Sandbox of `weir replay`.
     pub fn of_replay(
-        arguments: &WallArgs,
+        arguments: &ReplayArgs,
         session: &Session,
         ports: &[Name],
     ) -> anyhow::Result<Self> {
-        let mut walls = Self::of(arguments, session)?;
+        let mut walls = Self::of(&arguments.walls, session)?;
         ports.iter().for_each(|port| walls.output(port, false));
+        walls.steered(&arguments.steer);
         walls.compiles(false);
         walls.checked()
     }
@@ -207,6 +210,13 @@ impl Walls {
         self.replaces(outputs);
     }
 
+    /// Allows to take requests to a sender, if there is a control socket.
+    fn steered(&mut self, arguments: &SteerArgs) {
+        if let Some(socket) = &arguments.control {
+            self.listens(Path::new(socket));
+        }
+    }
+
     /// Allows to make files in a directory, and to read a record once more.
     pub fn saves(&mut self, directory: &Path, history: Option<&Name>) {
         self.makes_files = true;
@@ -251,6 +261,7 @@ impl Walls {
         if let Some(table) = &arguments.table {
             walls.output(table, false);
         }
+        walls.steered(&arguments.steer);
         walls.checked()
     }
 

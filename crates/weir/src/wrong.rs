@@ -455,6 +455,10 @@ impl<'a> Wrong<'a> {
             "memory" => ("a size", "16M"),
             "rules" => ("a file of rules", "rules.txt"),
             "output" => ("a file", "b.pcapng"),
+            "rate" => ("a rate", "100kpps"),
+            "speed" => ("a speed", "2x"),
+            "sizes" => ("sizes", "imix"),
+            "field" => ("a field and its values", "ipv4.ttl=9"),
             _ => return None,
         };
         Some(format!(

@@ -70,6 +70,8 @@ pub struct Frames {
     most: usize,
     /// Other shares of the packets, which are left out: see [`Self::share`].
     shares: u64,
+    /// Whether the next frame has no time: see [`Self::follow`].
+    is_again: bool,
 }
 
 /// One stream.
@@ -169,6 +171,7 @@ impl Frames {
             given: 0,
             most: BATCH,
             shares: 1,
+            is_again: false,
         })
     }
 
@@ -183,6 +186,33 @@ impl Frames {
         self.times = None;
         self.next = share * BATCH as u64;
         self.shares = shares;
+    }
+
+    /// Sets the departure times of frames from now on.
+    pub fn set_times(&mut self, times: Times) {
+        self.times = Some(times);
+    }
+
+    /// Takes the place of the frames of another profile with the same number of streams: goes on with the next number, the times and the
+    /// counts of those. If `again`, the last frame is made again with its number, and has no time: the first frame here.
+    pub fn follow(&mut self, before: &mut Self, again: bool) {
+        let again = again && before.given > 0;
+        let unmade = (before.made - before.given) as u64 + u64::from(again);
+        self.next = before.next - unmade;
+        (self.end, self.most) = (before.end, before.most);
+        self.times = before.times.take();
+        self.is_again = again;
+        for (maker, old) in self.makers.iter_mut().zip(&before.makers) {
+            (maker.packets, maker.bytes) = (old.packets, old.bytes);
+        }
+        if again {
+            let (stream, place) = before.batch[before.given - 1];
+            let (stream, place) = (usize::from(stream), usize::from(place));
+            if let Some(maker) = self.makers.get_mut(stream) {
+                maker.packets -= 1;
+                maker.bytes -= u64::from(before.makers[stream].len[place]);
+            }
+        }
     }
 
     /// Number of packets that this profile still has.
@@ -206,8 +236,8 @@ impl Frames {
         let len = maker.len[usize::from(place)] as usize;
         let at = usize::from(place) * maker.stride;
         let time_ns = match &mut self.times {
-            Some(times) => times.next(len),
-            None => self.start_ns,
+            Some(times) if !std::mem::take(&mut self.is_again) => times.next(len),
+            _ => self.start_ns,
         };
         maker.packets += 1;
         maker.bytes += len as u64;

@@ -1,9 +1,11 @@
 //! What a user can type after `weir ctl`, and the flag of the runs that it changes.
 
-use super::{SketchArg, TUNING};
+use super::replay::speed;
+use super::{SketchArg, TUNING, rate};
 use crate::numbers::parse_size;
 use clap::{Args, Subcommand};
 use weir_engine::name::Name;
+use weir_generator::streams::Sizes;
 use weir_measure::KeyKind;
 
 const EXAMPLES: &str = "\
@@ -16,6 +18,11 @@ Examples:
   sudo weir ctl --control m.sock set output b.pcapng  go on in another file
   sudo weir ctl --control m.sock rotate  go on in the next file of -w
   sudo weir ctl --control m.sock set rules rules.txt  judge by other rules than those of --rules
+  sudo weir generate af_packet:eth1 --profile 64 --rate 1kpps --control s.sock  start a sender
+  sudo weir ctl --control s.sock set rate 50kpps  send faster from now on
+  sudo weir ctl --control s.sock set field ipv4.ttl=9  send other packets
+  sudo weir ctl --control s.sock stop  let nothing leave until weir ctl start
+  sudo weir ctl --control s.sock hold  end the sender with this command
 
 When the command ends, its change is in force. A firewall takes set rules too, and has weir firewall ctl.
 
@@ -31,6 +38,16 @@ pub struct ControlArgs {
     ///
     /// weir ctl --control PATH set changes the filter, the rules and the output files, and of a
     /// measurement also the keys, the sketch and the memory, while packets flow.
+    #[arg(hide_short_help = true, help_heading = TUNING, long, value_name = "PATH")]
+    pub control: Option<Name>,
+}
+
+/// Control socket of a sender.
+#[derive(Args, Clone, Debug, Default)]
+pub struct SteerArgs {
+    /// Take requests of weir ctl at the socket PATH.
+    ///
+    /// weir ctl --control PATH stops and starts the sender, sets its rate, and of generated streams the sizes and fields.
     #[arg(hide_short_help = true, help_heading = TUNING, long, value_name = "PATH")]
     pub control: Option<Name>,
 }
@@ -67,6 +84,16 @@ pub enum CtlCommand {
         #[arg(long, value_name = "NAME")]
         split: Option<Name>,
     },
+    /// Stop sending, until start
+    Stop,
+    /// Go on sending
+    Start,
+    /// Print how many packets a sender has sent
+    Status,
+    /// End the sender when this command ends.
+    ///
+    /// Also if this command is killed, or its terminal or connection is lost.
+    Hold,
 }
 
 /// Setting of a run.
@@ -95,6 +122,30 @@ pub enum Setting {
         #[arg(value_name = "SIZE", value_parser = parse_size)]
         bytes: u64,
     },
+    /// Send at another rate
+    Rate {
+        /// Rate, as for weir generate --rate
+        #[arg(value_name = "RATE", value_parser = rate_text)]
+        rate: String,
+    },
+    /// Replay so many times as fast
+    Speed {
+        /// Times as fast as captured: 2x, 0.5x
+        #[arg(value_name = "TIMES", value_parser = speed)]
+        speed: f64,
+    },
+    /// Send frames of other sizes
+    Sizes {
+        /// Sizes, as for weir generate --sizes
+        #[arg(value_name = "SIZES", value_parser = sizes_text)]
+        sizes: String,
+    },
+    /// Send frames with other values in a field
+    Field {
+        /// Field and values, as for weir generate --field
+        #[arg(value_name = "F=V")]
+        field: String,
+    },
     /// Judge by the rules of another file.
     ///
     /// A firewall goes back to its own file when that changes, or with weir firewall ctl reload.
@@ -112,4 +163,14 @@ pub enum Setting {
         #[arg(long, value_name = "NAME")]
         split: Option<Name>,
     },
+}
+
+/// Checks a rate, which the sender reads. **Errors**: what would be right.
+fn rate_text(text: &str) -> Result<String, String> {
+    rate(text).map(|_| text.to_owned())
+}
+
+/// Checks sizes, which the sender reads. **Errors**: what would be right.
+fn sizes_text(text: &str) -> Result<String, String> {
+    text.parse::<Sizes>().map(|_| text.to_owned())
 }

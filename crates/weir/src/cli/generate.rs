@@ -1,6 +1,8 @@
 //! Arguments of `weir generate`.
 
+use super::ctl::SteerArgs;
 use super::*;
+use weir_engine::search::Goal;
 use weir_generator::streams::{Gaps, Sizes};
 
 const GENERATE_EXAMPLES: &str = "\
@@ -11,11 +13,13 @@ Examples:
   weir generate demo.pcap --packets 8000000 --sizes 60 --seed 7  eight million small packets
   sudo weir generate af_packet:eth1 --rate 100000  send in real time, for 60 s
   sudo weir generate af_xdp:eth1:0 --rate max  send as fast as possible
+  sudo weir generate af_packet:eth1 --rate 1kpps --control s.sock  let weir ctl --control s.sock set rate 2kpps
   weir generate null  show how fast packets are made
   weir generate mix.pcap --mix 3 --table mix.txt  trains of packets, and permissions for weir firewall
   weir generate profiles  list the profiles; weir generate profiles mwn prints one
   weir generate names.pcap --profile 64 --field udp.dst=53,5353:random --sizes imix  a profile, changed
   sudo weir generate af_packet:eth1 --profile ./mine.toml --rate 2Gbit/s --gaps bursts  one of your own
+  sudo weir generate af_packet:eth1 --profile 64 --rate 1Mpps --receive eth2 --search ndr  find the highest rate without loss
   sudo weir generate inject:eth1 --sizes 60  load the receive path of eth1, to test captures
 
 A port sends for 60 s, unless --packets, --duration or --forever says otherwise. An interface needs --yes-send IF if it has the
@@ -42,6 +46,57 @@ pub enum MixDefault {
     Accept,
     /// They refuse them: fewer packets pass, and less work is done
     Refuse,
+}
+
+/// Goal of a search.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SearchGoal {
+    /// Its name, as it was written.
+    pub name: String,
+    /// The goal.
+    pub goal: Goal,
+}
+
+/// Reads a goal: the name of one, and other values. **Errors**: what would be right.
+fn search_goal(text: &str) -> Result<SearchGoal, String> {
+    let mut words = text.split(',');
+    let mut goal = match words.next().unwrap_or_default() {
+        "rfc2544" | "rfc8219" => Goal::THROUGHPUT,
+        "ndr" => Goal::NO_DROP,
+        "pdr" => Goal::PARTIAL_DROP,
+        other => {
+            return Err(format!(
+                "'{other}' is not a goal: write rfc2544, rfc8219, ndr or pdr, and changes as in ndr,width=1%"
+            ));
+        }
+    };
+    for word in words {
+        let known = "loss, exceed, width, initial, final and sum";
+        let Some((name, value)) = word.split_once('=') else {
+            return Err(format!(
+                "'{word}' is not a value of a goal: write {known} as in width=1%"
+            ));
+        };
+        let share = |value: &str| match value {
+            "0" | "0%" => Ok(0.0),
+            _ => parse_share(value),
+        };
+        let seconds = |value| parse_time(value).map(|time| time.as_secs_f64());
+        match name {
+            "loss" => goal.loss_ratio = share(value)?,
+            "exceed" => goal.exceed_ratio = share(value)?,
+            "width" => goal.width = share(value)?,
+            "initial" => goal.initial_s = seconds(value)?,
+            "final" => goal.final_s = seconds(value)?,
+            "sum" => goal.sum_s = seconds(value)?,
+            _ => return Err(format!("a goal has no '{name}': it has {known}")),
+        }
+    }
+    goal.check()?;
+    Ok(SearchGoal {
+        name: text.to_owned(),
+        goal,
+    })
 }
 
 /// `weir generate`
@@ -91,9 +146,17 @@ pub struct GenerateArgs {
     /// Send until interrupted
     #[arg(help_heading = TIME, long, conflicts_with_all = ["packets", "duration"])]
     pub forever: bool,
+    /// Fail if the rate is not held.
+    ///
+    /// It is not if a packet leaves more than a second late, or the last packet more than 10 ms late.
+    #[arg(help_heading = TIME, long)]
+    pub strict: bool,
     /// Who may be sent to.
     #[command(flatten)]
     pub sending: SendArgs,
+    /// Who steers it.
+    #[command(flatten)]
+    pub steer: SteerArgs,
     /// Keep SIZE bytes of the disk free.
     ///
     /// The file grows no further [default: 1G, or a twentieth of the disk if that is less].
@@ -162,6 +225,13 @@ pub struct GenerateArgs {
     /// For streams of a profile, and ports that send.
     #[arg(help_heading = ANSWER, long, value_name = "IF", requires = "profile", conflicts_with_all = ["truth", "talkers"])]
     pub receive: Option<Name>,
+    /// Search the highest rate without loss: a GOAL.
+    ///
+    /// By RFC 9971, up to the packets/s of --rate: rfc2544 (or rfc8219: no loss in 60 s), ndr, pdr (no loss, or 0.5%, in half of 21 s), and
+    /// others as ndr,loss=1%,exceed=10%,width=2%,initial=1s,final=10s,sum=60s. --duration bounds the time of all trials; --search may be given
+    /// several times [default: rfc2544].
+    #[arg(help_heading = ANSWER, long, value_name = "GOAL", value_parser = search_goal, num_args = 0..=1, default_missing_value = "rfc2544", requires = "receive", conflicts_with_all = ["packets", "forever", "control", "strict"])]
+    pub search: Vec<SearchGoal>,
     /// Print the fate of the packets as JSON
     #[arg(help_heading = ANSWER, long, requires = "receive")]
     pub json: bool,

@@ -1,5 +1,6 @@
 //! Arguments of `weir replay`.
 
+use super::ctl::SteerArgs;
 use super::times::moment;
 use super::*;
 use weir_messages::moment::Moment;
@@ -27,7 +28,7 @@ Exit codes:
   1  the input or the port failed, or packets were refused; with --strict, a rate was not held
   2  the command is wrong; nothing was sent";
 
-fn speed(text: &str) -> Result<f64, String> {
+pub(super) fn speed(text: &str) -> Result<f64, String> {
     let number = text.strip_suffix('x').unwrap_or(text);
     match number.parse::<f64>() {
         Ok(speed) if speed > 0.0 && speed.is_finite() => Ok(speed),
@@ -148,6 +149,9 @@ pub struct ReplayArgs {
     /// Who may be sent to.
     #[command(flatten)]
     pub sending: SendArgs,
+    /// Who steers it.
+    #[command(flatten)]
+    pub steer: SteerArgs,
     /// Print times in UTC instead of local time
     #[arg(help_heading = ANSWER, long)]
     pub utc: bool,

@@ -49,6 +49,8 @@ enum Kind {
     Mix {
         frames: Box<MixFrames>,
         times: Option<Times>,
+        /// Gaps and seed of times at another rate.
+        gaps: (Gaps, u64),
         frame: Box<[u8; FRAME_MAX]>,
     },
 }
@@ -109,6 +111,14 @@ impl Wanted {
         match self {
             Self::Profile(profile) => profile.rate = wanted,
             Self::Mix { rate, .. } => *rate = wanted,
+        }
+    }
+
+    /// Sets the gaps.
+    pub fn set_gaps(&mut self, wanted: Gaps) {
+        match self {
+            Self::Profile(profile) => profile.gaps = wanted,
+            Self::Mix { gaps, .. } => *gaps = Some(wanted),
         }
     }
 
@@ -241,11 +251,57 @@ impl Wanted {
                 Kind::Mix {
                     frames: Box::new(frames),
                     times,
+                    gaps: (gaps.unwrap_or(Gaps::Exponential), *seed),
                     frame: Box::new([0; FRAME_MAX]),
                 }
             }
         };
         Ok(Maker { kind, made: 0 })
+    }
+}
+
+/// Packets whose fields can be changed while they are sent.
+pub struct Changeable {
+    wanted: Wanted,
+    /// Whether the expressions of the profile must stay true.
+    has_claims: bool,
+}
+
+impl Changeable {
+    /// Of these packets.
+    pub fn new(wanted: &Wanted, has_claims: bool) -> Self {
+        Self {
+            wanted: wanted.clone(),
+            has_claims,
+        }
+    }
+
+    /// Makes the packets with another setting, `sizes` or `field`, and keeps the setting. **Errors**: the reason of a refusal.
+    pub fn with(&mut self, what: &str, value: &str) -> Result<Packets, String> {
+        let Wanted::Profile(profile) = &self.wanted else {
+            return Err("a mix has no streams whose fields could be set".to_owned());
+        };
+        let mut profile = profile.clone();
+        match what {
+            "sizes" => {
+                let sizes: Sizes = value.parse()?;
+                profile.change("sizes", |stream| stream.sizes = sizes.clone())?;
+            }
+            _ => {
+                let (name, values) = value
+                    .split_once('=')
+                    .ok_or_else(|| format!("{value}: want FIELD=VALUES, as ipv4.ttl=9"))?;
+                profile.set_field(name, values)?;
+            }
+        }
+        let packets = Packets::new(&profile)?;
+        let wanted = Wanted::Profile(profile);
+        if self.has_claims {
+            let checked = wanted.check_claims();
+            checked.map_err(|why| format!("--truth would be wrong: {why}"))?;
+        }
+        self.wanted = wanted;
+        Ok(packets)
     }
 }
 
@@ -328,6 +384,7 @@ impl Maker {
                 frames,
                 times,
                 frame,
+                ..
             } => {
                 let made = frames.next(frame)?;
                 let time_ns = times
@@ -379,6 +436,29 @@ impl Maker {
     pub fn hurries_not(&mut self) {
         if let Kind::Profile(packets) = &mut self.kind {
             packets.set_batch(1);
+        }
+    }
+
+    /// Changes the rate: the next packet leaves at `at_ns`, or one gap later if a packet of `waiting` bytes leaves then.
+    pub fn set_rate(&mut self, rate: Rate, at_ns: i64, waiting: Option<usize>) {
+        match &mut self.kind {
+            Kind::Profile(packets) => packets.set_rate(rate, at_ns, waiting),
+            Kind::Mix { times, gaps, .. } => {
+                let mut other = Times::new(at_ns, rate, gaps.0, gaps.1);
+                if let Some(bytes) = waiting {
+                    other.next(bytes);
+                }
+                *times = Some(other);
+            }
+        }
+    }
+
+    /// Goes on with other packets of the same streams. If `again`, the last packet is made again.
+    pub fn replace(&mut self, other: Packets, again: bool) {
+        if let Kind::Profile(packets) = &mut self.kind
+            && packets.replace(other, again).is_ok()
+        {
+            self.made -= u64::from(again);
         }
     }
 

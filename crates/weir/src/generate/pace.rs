@@ -34,8 +34,8 @@ pub struct Tally {
 }
 
 impl Pace {
-    /// Longest sleep. The stop flag is checked after each.
-    const LOOK: Duration = Duration::from_millis(50);
+    /// Longest sleep. The stop flag, and whether orders wait, are checked after each.
+    pub const LOOK: Duration = Duration::from_millis(20);
 
     const SHOW: Duration = Duration::from_millis(250);
 
@@ -116,9 +116,14 @@ impl Pace {
     /// that became due in the meantime are sent at once.
     pub fn wait(&mut self, due: Duration) {
         while !self.is_over() && !self.is_due(due) {
-            let next = self.end.map_or(due, |end| due.min(end));
-            std::thread::sleep(next.saturating_sub(self.now).min(Self::LOOK));
+            self.nap(due);
         }
+    }
+
+    /// Sleeps until `due`, or until it is time to look around.
+    pub fn nap(&self, due: Duration) {
+        let next = self.end.map_or(due, |end| due.min(end));
+        std::thread::sleep(next.saturating_sub(self.now).min(Self::LOOK));
     }
 
     /// Shows the progress on a terminal. Reads the clock there.

@@ -1,13 +1,16 @@
 //! The other end: an interface that receives the packets, and the fate of each.
 
+use super::Sent;
 use super::maker::{Maker, Wanted};
 use super::pace::Pace;
-use super::{BURST, Sent};
+use super::sender::Sender;
+use super::steer::Steered;
 use crate::capture::{self, CaptureRequest};
 use crate::cli::GenerateArgs;
+use crate::ctl;
 use crate::numbers::{grouped, latency, percent};
 use crate::outcome::{Outcome, answer, say_plain};
-use crate::port::{self, Port, PortFault};
+use crate::port::{self, Port};
 use crate::show::Show;
 use crate::terminal;
 use crate::walls::Walls;
@@ -20,9 +23,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use weir_engine::capture::{Direction, Settings};
 use weir_engine::name::Name;
-use weir_engine::pairing::{PairSink, Pairs, Report, Spread, is_quiet, now_ns};
+use weir_engine::pairing::{PairSink, Pairs, Report, Spread, is_quiet};
 use weir_engine::run::{Ended, Run, Setup};
 use weir_engine::session::Session;
+use weir_generator::streams::Rate;
 use weir_messages::captures::interface;
 use weir_messages::refusals::Terms;
 
@@ -92,12 +96,42 @@ impl Receiver {
 
     /// Sends packets, and receives them at the same time.
     pub fn exchange(
-        mut self,
+        self,
         walls: &Walls,
         (mut port, maker): (Port, &mut Maker),
-        is_hurried: bool,
+        (rate, steered): ((Option<Rate>, bool), Steered),
         (halt, end): (&Arc<AtomicBool>, Option<Duration>),
     ) -> anyhow::Result<(Sent, Received, Pace)> {
+        let sender_port = &mut port;
+        let send = |pairs: &Mutex<Pairs>| {
+            let mut pace = Pace::begin(halt, end);
+            let mut sender = Sender::new(sender_port, &mut *maker, &mut pace, rate).stamping();
+            sender.steering = steered.steering();
+            let done = sender.send();
+            pace.ends_now();
+            wait_for_the_last(pairs, &pace, QUIET);
+            (done, maker.made, pace)
+        };
+        let begin = || steered.serve(halt);
+        let ((done, made, pace), received) = self.meanwhile(walls, begin, send)?;
+        ctl::tell_lost(&port.name().clone(), steered.steering());
+        let sent = Sent {
+            done,
+            port,
+            rows: Vec::new(),
+            made,
+            late: pace.late(),
+        };
+        Ok((sent, received, pace))
+    }
+
+    /// Receives while `work` goes on in a thread of its own. `begin` is called once the capture is on.
+    pub fn meanwhile<T: Send, S>(
+        mut self,
+        walls: &Walls,
+        begin: impl FnOnce() -> anyhow::Result<S>,
+        work: impl FnOnce(&Mutex<Pairs>) -> T + Send,
+    ) -> anyhow::Result<(T, Received)> {
         let before = self.counters.read();
         let mut run = Run::new(Setup {
             main: (self.name.text(), Some(Box::new(PairSink::new(&self.pairs)))),
@@ -111,29 +145,20 @@ impl Receiver {
         if !begun {
             bail!("--receive {}: the capture did not begin", self.name);
         }
+        let _begun = begin()?;
         let (pairs, stop, session) = (&self.pairs, &self.stop, &mut self.session);
-        let mut pace = Pace::begin(halt, end);
-        let (pacer, sender_port) = (&mut pace, &mut port);
-        let maker = &mut *maker;
-        let (sent, read) = std::thread::scope(|scope| {
-            let sender = scope.spawn(|| {
-                let sent = send_stamped(sender_port, maker, is_hurried, pacer);
-                let sent = sent.and_then(|()| sender_port.finish());
-                pacer.ends_now();
-                let mut last = (0, Instant::now());
-                while !is_quiet(&mut last, pairs, QUIET) && !pacer.is_stopped() {
-                    std::thread::sleep(QUIET / 10);
-                }
+        let (done, read) = std::thread::scope(|scope| {
+            let worker = scope.spawn(|| {
+                let done = work(pairs);
                 stop.store(true, Ordering::Relaxed);
-                (sent, maker.made)
+                done
             });
             let read = session.read(&mut run, &mut |event| show.event(event));
             // If the capture has ended by itself, the sender goes on all the same: what it sends is told.
-            (sender.join(), read)
+            (worker.join(), read)
         });
         read.map_err(|error| weir_messages::refusals::refused(&error, &Terms::PACKETS))?;
-        let (done, made) =
-            sent.map_err(|_| anyhow!("the sender ended by an error of this program"))?;
+        let done = done.map_err(|_| anyhow!("the sender ended by an error of this program"))?;
         let (ended, outputs) = run.finish(&mut |event| show.event(event));
         show.outputs(&outputs, &ended);
         let pairs = self.pairs.lock().unwrap_or_else(PoisonError::into_inner);
@@ -143,47 +168,16 @@ impl Receiver {
             counted: self.counters.since(&before, &ended),
             has_failed: !show.faults.is_empty(),
         };
-        let sent = Sent {
-            done,
-            port,
-            rows: Vec::new(),
-            made,
-            late: pace.late(),
-        };
-        Ok((sent, received, pace))
+        Ok((done, received))
     }
 }
 
-/// Sends packets as [`send_all`](super::send_all) does, each with the time of its hand-over to the port.
-fn send_stamped(
-    port: &mut Port,
-    maker: &mut Maker,
-    is_hurried: bool,
-    pace: &mut Pace,
-) -> Result<(), PortFault> {
-    let (mut first, mut frame) = (None, Vec::new());
-    while !pace.is_over()
-        && let Some((time_ns, stamp)) = maker.copy_next(&mut frame)
-    {
-        if !is_hurried {
-            let due = time_ns - *first.get_or_insert(time_ns);
-            let due = Duration::from_nanos(due.unsigned_abs());
-            if !pace.is_due(due) {
-                port.flush()?;
-                pace.wait(due);
-            }
-            pace.leaves(due);
-        }
-        if let Some(stamp) = stamp {
-            stamp.set_time(&mut frame, now_ns());
-        }
-        port.take(&frame, false)?;
-        if maker.made.is_multiple_of(BURST as u64) {
-            pace.now();
-        }
-        pace.show(maker.made);
+/// Waits until no packet has arrived for a time.
+pub fn wait_for_the_last(pairs: &Mutex<Pairs>, pace: &Pace, time: Duration) {
+    let mut last = (0, Instant::now());
+    while !is_quiet(&mut last, pairs, time) && !pace.is_stopped() {
+        std::thread::sleep(time / 10);
     }
-    Ok(())
 }
 
 /// Counters of interfaces: `/proc/net/dev` of this network namespace, opened before the sandbox begins.
@@ -260,7 +254,7 @@ pub struct Received {
     report: Report,
     streams: Vec<String>,
     /// Packets that counters saw lost.
-    counted: Vec<(String, u64)>,
+    pub counted: Vec<(String, u64)>,
     pub has_failed: bool,
 }
 
@@ -347,16 +341,6 @@ impl Received {
     }
 
     fn object(&self, sent: &[u64], counted: &[(String, u64)]) -> Value {
-        let times = |spread: Spread| {
-            let Spread {
-                p50,
-                p99,
-                p999,
-                max,
-                ..
-            } = spread;
-            json!({"p50": p50, "p99": p99, "p999": p999, "max": max})
-        };
         let streams = self.streams.iter().zip(&self.report.streams).zip(sent);
         let streams: Vec<Value> = streams
             .map(|((name, counts), &sent)| {
@@ -387,4 +371,16 @@ impl Received {
             "streams": streams,
         })
     }
+}
+
+/// A distribution of times as JSON.
+pub fn times(spread: Spread) -> Value {
+    let Spread {
+        p50,
+        p99,
+        p999,
+        max,
+        ..
+    } = spread;
+    json!({"p50": p50, "p99": p99, "p999": p999, "max": max})
 }

@@ -1,8 +1,9 @@
 //! Several threads that make and send packets together.
 
+use super::Sent;
 use super::maker::Wanted;
 use super::pace::Pace;
-use super::{Sent, send_all};
+use super::sender::Sender;
 use crate::port::{self, Port};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -25,8 +26,8 @@ pub fn run(
                 let mut maker = wanted.prepare().map_err(|why| anyhow::anyhow!(why))?;
                 maker.share(share as u64, shares);
                 let mut pace = Pace::quiet(&stop, end);
-                let done =
-                    send_all(&mut port, &mut maker, true, &mut pace).and_then(|()| port.finish());
+                let hurried = (None, false);
+                let done = Sender::new(&mut port, &mut maker, &mut pace, hurried).send();
                 Ok(Sent {
                     done,
                     port,

@@ -58,6 +58,7 @@ mod sets;
 mod sinks;
 mod sorting;
 mod split_by;
+mod steered;
 mod stuck;
 mod support;
 mod taken_up;

@@ -10,6 +10,9 @@ const RELAY: &str = r#"
 import collections, socket, sys, time
 delay = float(sys.argv[1])
 faults = sys.argv[2] == "faults"
+# Packets a second, and in a burst, that come through.
+limit, burst = (float(sys.argv[2]), 40) if sys.argv[2].isdigit() else (0, 0)
+tokens, then = burst, time.time()
 def opened(name):
     it = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))
     it.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 24)
@@ -23,7 +26,11 @@ while True:
     try:
         frame, about = come.recvfrom(9100)
         if about[2] != socket.PACKET_OUTGOING and b"weir" in frame:
-            queue.append((time.time() + delay, frame))
+            now = time.time()
+            tokens, then = min(burst, tokens + (now - then) * limit), now
+            if limit == 0 or tokens >= 1:
+                tokens -= 1
+                queue.append((now + delay, frame))
     except (TimeoutError, BlockingIOError):
         pass
     while queue and queue[0][0] <= time.time():
@@ -63,13 +70,8 @@ fn exchange(net: &Net, delay: &str, faults: &str) -> Value {
     serde_json::from_str(done.text().trim()).expect("it is JSON")
 }
 
-#[test]
-fn loss_duplicates_reorder_and_delay_are_found_as_they_were_planted() {
-    let test = "loss_duplicates_reorder_and_delay_are_found_as_they_were_planted";
-    if !have(test, &["python3"]) {
-        return;
-    }
-    let Some(net) = Net::new(test) else { return };
+/// Adds the cable behind the relay.
+fn add_end(net: &Net) {
     let add = [
         "ip", "link", "add", "out", "type", "veth", "peer", "name", "end",
     ];
@@ -77,6 +79,16 @@ fn loss_duplicates_reorder_and_delay_are_found_as_they_were_planted() {
     for name in ["out", "end"] {
         net.inside("far", &["ip", "link", "set", name, "up"]).ok();
     }
+}
+
+#[test]
+fn loss_duplicates_reorder_and_delay_are_found_as_they_were_planted() {
+    let test = "loss_duplicates_reorder_and_delay_are_found_as_they_were_planted";
+    if !have(test, &["python3"]) {
+        return;
+    }
+    let Some(net) = Net::new(test) else { return };
+    add_end(&net);
     let counts = |answer: &Value| {
         let keys = ["sent", "received", "lost", "duplicated", "reordered"];
         keys.map(|key| answer[key].as_u64().unwrap())
@@ -91,6 +103,50 @@ fn loss_duplicates_reorder_and_delay_are_found_as_they_were_planted() {
         (&faulty["extent"]["max"], &faulty["too_late"]),
         (&1.into(), &0.into())
     );
+}
+
+/// The relay lets 2000 packets/s through.
+#[test]
+fn the_highest_rate_is_found() {
+    let test = "the_highest_rate_is_found";
+    if !have(test, &["python3"]) {
+        return;
+    }
+    let Some(net) = Net::new(test) else { return };
+    add_end(&net);
+    let relay = net.start_at("far", &["python3", "-c", RELAY, "0", "2000"], "ready");
+    let end = format!("netns:{}/end", net.name("far"));
+    let goal = "ndr,width=20%,initial=200ms,final=200ms,sum=200ms";
+    let words = [
+        "generate",
+        "af_packet:near",
+        "--profile",
+        "64",
+        "--rate",
+        "6kpps",
+    ];
+    let more = ["--receive", &end, "--search", goal, "--json"];
+    let done = net.weir(&[&words[..], &more].concat()).ok();
+    relay.stop();
+    schema::check(&done.text());
+    let answer: Value = serde_json::from_str(done.text().trim()).expect("it is JSON");
+    let found = &answer["goals"][0];
+    let pps = |name: &str| found[name].as_f64().expect("it is known");
+    let (lower, upper) = (pps("lower_pps"), pps("upper_pps"));
+    // Another burst comes through in a trial; a busy relay loses some more.
+    assert!((1000.0..2400.0).contains(&lower), "{answer}");
+    assert!(lower < upper && upper <= lower / 0.79, "{answer}");
+    assert_eq!(
+        (&found["complete"], &found["name"]),
+        (&true.into(), &goal.into())
+    );
+    let trials = answer["trials"].as_array().unwrap();
+    assert!((3..12).contains(&trials.len()), "{answer}");
+    let at_lower = trials
+        .iter()
+        .find(|trial| trial["pps"] == found["lower_pps"]);
+    assert_eq!(at_lower.unwrap()["sent"], at_lower.unwrap()["received"]);
+    assert_eq!(pps("throughput_pps"), lower);
 }
 
 #[test]
@@ -109,6 +165,43 @@ fn what_cannot_be_received_is_refused() {
             "no such interface",
         ),
         (&["af_packet:lo", "--profile", "64", "--json"], "--receive"),
+        (
+            &[
+                "af_packet:lo",
+                "--profile",
+                "64",
+                "--receive",
+                "lo",
+                "--search",
+                "fast",
+            ],
+            "is not a goal",
+        ),
+        (
+            &[
+                "af_packet:lo",
+                "--profile",
+                "64",
+                "--receive",
+                "lo",
+                "--search",
+                "ndr,width=0.5",
+            ],
+            "is not a share",
+        ),
+        (
+            &[
+                "af_packet:lo",
+                "--profile",
+                "64",
+                "--receive",
+                "lo",
+                "--search",
+                "--rate",
+                "max",
+            ],
+            "name the highest one",
+        ),
     ] {
         let done = weir([&["generate"], arguments].concat());
         assert_eq!(

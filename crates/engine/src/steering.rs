@@ -1,0 +1,426 @@
+//! Steering of a sender while it sends: start, stop, rate and traffic, from other threads.
+//!
+//! A sender looks between two bursts whether orders wait, and obeys them in its own thread. **Cost**: a relaxed load for a look; no packet
+//! takes a lock.
+//!
+//! Requests over the control socket of the sender:
+//!
+//! ```text
+//! {"request":"stop"}                                  {"ok":{"change":1}}; nothing leaves until start
+//! {"request":"start"}
+//! {"request":"set","what":"rate","value":"100kpps"}   as --rate
+//! {"request":"set","what":"speed","value":2}          of a replay: times as fast as captured
+//! {"request":"set","what":"sizes","value":"imix"}     of streams, as --sizes
+//! {"request":"set","what":"field","value":"ipv4.ttl=9"}   of streams, as --field
+//! {"request":"status"}                                {"ok":{"sent":1200,"bytes":72000,...}}
+//! {"request":"hold"}                                  {"ok":{"change":1}}; the sender ends with this connection
+//! ```
+//!
+//! An order that was answered with `ok` is in force: later packets leave accordingly.
+
+use crate::replay::Rate;
+use crate::socket::Reply;
+use crate::socket::protocol::{check_members, text_member};
+use serde_json::{Value, json};
+use std::fmt;
+use std::io::{self, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+use weir_generator::Packets;
+
+/// Longest wait for a sender to obey.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Pause between two looks for the end of a connection that holds a sender.
+const LOOK: Duration = Duration::from_millis(2);
+
+/// Most orders that wait. Each caller waits for its own.
+const WAITING: usize = 256;
+
+/// An order to a sender.
+#[derive(Debug)]
+pub enum Order {
+    /// Let no packet leave.
+    Stop,
+    /// Go on.
+    Start,
+    /// Send at another rate from now on.
+    Rate(Rate),
+    /// Send other packets of the same streams, from the next number on.
+    Traffic(Box<Packets>),
+}
+
+/// Progress of a sender.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Progress {
+    /// Packets that left.
+    pub sent: u64,
+    /// Bytes of these frames, without FCS.
+    pub bytes: u64,
+    /// Packets that the port refused.
+    pub refused: u64,
+    /// Wanted rate; `None` for times of the traffic's own.
+    pub rate: Option<Rate>,
+    /// Lateness of the last packet.
+    pub late: Duration,
+    /// Whether the sender has stopped, until it is started.
+    pub is_stopped: bool,
+}
+
+impl Progress {
+    fn json(&self) -> Value {
+        json!({
+            "sent": self.sent, "bytes": self.bytes, "refused": self.refused,
+            "rate": self.rate.map(|rate| rate.to_string()),
+            "late_ns": u64::try_from(self.late.as_nanos()).unwrap_or(u64::MAX),
+            "stopped": self.is_stopped,
+        })
+    }
+}
+
+/// State of the sender's thread.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Phase {
+    /// The sender will look for orders before its next packet.
+    #[default]
+    Resting,
+    Sending,
+    Over,
+}
+
+#[derive(Debug, Default)]
+struct Mail {
+    waiting: Vec<Order>,
+    /// Number of orders and questions so far, and of taken ones.
+    asked: u64,
+    taken: u64,
+    /// Number of orders so far.
+    changes: u64,
+    phase: Phase,
+    progress: Progress,
+}
+
+/// Orders to a sender, and its progress.
+#[derive(Debug, Default)]
+pub struct Steering {
+    knocks: AtomicBool,
+    mail: Mutex<Mail>,
+    heard: Condvar,
+    /// Whether a connection that held the sender has ended.
+    lost: AtomicBool,
+}
+
+impl Steering {
+    fn mail(&self) -> MutexGuard<'_, Mail> {
+        self.mail.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether orders wait, for the sender. **Cost**: a relaxed load.
+    #[inline]
+    pub fn is_asked(&self) -> bool {
+        self.knocks.load(Ordering::Relaxed)
+    }
+
+    /// Whether a connection that [held](Remote) the sender was lost.
+    pub fn is_lost(&self) -> bool {
+        self.lost.load(Ordering::Relaxed)
+    }
+
+    /// Notes that a burst begins. Orders from before are obeyed before its first packet.
+    pub fn begin(&self) {
+        self.mail().phase = Phase::Sending;
+    }
+
+    /// Gives the waiting orders to the sender, which obeys them before its next packet. Packets that it has handed over have left.
+    pub fn take(&self, progress: Progress) -> Vec<Order> {
+        let mut mail = self.mail();
+        self.knocks.store(false, Ordering::Relaxed);
+        let orders = std::mem::take(&mut mail.waiting);
+        mail.taken = mail.asked;
+        mail.progress = progress;
+        for order in &orders {
+            match order {
+                Order::Stop => mail.progress.is_stopped = true,
+                Order::Start => mail.progress.is_stopped = false,
+                Order::Rate(rate) => mail.progress.rate = Some(*rate),
+                Order::Traffic(_) => {}
+            }
+        }
+        self.heard.notify_all();
+        orders
+    }
+
+    /// Notes that the sender has no packet, and will look for orders before its next packet.
+    pub fn rest(&self, progress: Progress) {
+        self.set_phase(Phase::Resting, progress);
+    }
+
+    /// Notes that the sender has ended. Later orders are refused.
+    pub fn end(&self, progress: Progress) {
+        self.set_phase(Phase::Over, progress);
+    }
+
+    fn set_phase(&self, phase: Phase, progress: Progress) {
+        let mut mail = self.mail();
+        // Orders that are not obeyed yet are in force with the next packet.
+        (mail.phase, mail.progress) = (phase, progress);
+        self.heard.notify_all();
+    }
+
+    /// Gives an order, or none, and waits until it is in force. Returns its number, and the progress. **Errors**: the reason of a refusal.
+    pub fn ask(&self, order: Option<Order>, most: Duration) -> Result<(u64, Progress), String> {
+        let over = || Err("the sender has ended".to_owned());
+        let until = Instant::now() + most;
+        let mut mail = self.mail();
+        if mail.phase == Phase::Over {
+            return over();
+        }
+        if mail.waiting.len() >= WAITING {
+            return Err("too many orders wait: try again later".to_owned());
+        }
+        mail.changes += u64::from(order.is_some());
+        mail.waiting.extend(order);
+        mail.asked += 1;
+        let (asked, change) = (mail.asked, mail.changes);
+        self.knocks.store(true, Ordering::Relaxed);
+        loop {
+            if mail.taken >= asked || mail.phase == Phase::Resting {
+                return Ok((change, mail.progress));
+            }
+            if mail.phase == Phase::Over {
+                return over();
+            }
+            let Some(left) = until.checked_duration_since(Instant::now()) else {
+                return Err("the port takes nothing, and the sender does not answer: the order is in force with its next burst".to_owned());
+            };
+            let waited = self.heard.wait_timeout(mail, left);
+            mail = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+}
+
+/// Function that reads a rate. **Errors**: the reason of a refusal.
+pub type ReadRate = Box<dyn Fn(&str) -> Result<Rate, String> + Send + Sync>;
+
+/// Function that makes traffic with another setting, `sizes` or `field`, and keeps the setting. **Errors**: the reason of a refusal.
+pub type MakeTraffic = Box<dyn Fn(&str, &str) -> Result<Packets, String> + Send + Sync>;
+
+/// The parts of a sender that requests change.
+pub struct Remote {
+    /// Its orders.
+    pub steering: Arc<Steering>,
+    /// Ends the sender once it is set.
+    pub stop: Arc<AtomicBool>,
+    /// Function that reads rates.
+    pub rate: ReadRate,
+    /// Maker of other traffic; `None` for a replay.
+    pub traffic: Option<MakeTraffic>,
+    /// Orders of traffic are given in the order in which it was made.
+    pub making: Mutex<()>,
+}
+
+impl fmt::Debug for Remote {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Remote")
+            .field("steering", &self.steering)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Remote {
+    /// Answers a request.
+    pub fn answer(&self, request: &Value) -> Reply {
+        let done = match request["request"].as_str() {
+            Some("stop") => check_members(request, &[]).and_then(|()| self.order(Order::Stop)),
+            Some("start") => check_members(request, &[]).and_then(|()| self.order(Order::Start)),
+            Some("set") => self.set(request),
+            Some("status") => check_members(request, &[])
+                .and_then(|()| self.steering.ask(None, PATIENCE))
+                .map(|(_, progress)| progress.json()),
+            Some("hold") => match check_members(request, &[]) {
+                Ok(()) => return self.hold(),
+                Err(why) => Err(why),
+            },
+            Some(other) => Err(format!(
+                "unknown request '{other}': {REQUESTS} are known to a sender"
+            )),
+            None => Err(format!("a request has a member \"request\": {REQUESTS}")),
+        };
+        done.map_or_else(Reply::Refused, Reply::Done)
+    }
+
+    fn order(&self, order: Order) -> Result<Value, String> {
+        let (change, _) = self.steering.ask(Some(order), PATIENCE)?;
+        Ok(json!({ "change": change }))
+    }
+
+    fn set(&self, request: &Value) -> Result<Value, String> {
+        check_members(request, &["what", "value"])?;
+        let what = text_member(request, "what")?.unwrap_or_default();
+        let text = || {
+            text_member(request, "value")?.ok_or_else(|| format!("the value of {what} is a string"))
+        };
+        match (what, &self.traffic) {
+            ("rate", _) => self.order(Order::Rate((self.rate)(text()?)?)),
+            ("speed", None) => self.order(Order::Rate(Rate::Original(speed(&request["value"])?))),
+            ("sizes" | "field", Some(make)) => {
+                let _made = self.making.lock();
+                self.order(Order::Traffic(Box::new(make(what, text()?)?)))
+            }
+            (_, None) => Err(format!(
+                "'{what}' of a replay cannot be set: rate and speed can"
+            )),
+            (_, Some(_)) => Err(format!(
+                "'{what}' of generated packets cannot be set: rate, sizes and field can"
+            )),
+        }
+    }
+
+    /// Ends the sender once the connection of this request has ended.
+    fn hold(&self) -> Reply {
+        let (steering, stop) = (Arc::clone(&self.steering), Arc::clone(&self.stop));
+        let write = move |out: &mut dyn Write| -> io::Result<()> {
+            while steering.mail().phase != Phase::Over {
+                if let Err(gone) = out.flush() {
+                    steering.lost.store(true, Ordering::Relaxed);
+                    stop.store(true, Ordering::Relaxed);
+                    return Err(gone);
+                }
+                std::thread::sleep(LOOK);
+            }
+            Ok(())
+        };
+        Reply::Stream {
+            first: json!({ "change": self.steering.mail().changes }),
+            write: Box::new(write),
+        }
+    }
+}
+
+/// Requests to a sender.
+const REQUESTS: &str = "start, stop, set, status and hold";
+
+fn speed(value: &Value) -> Result<f64, String> {
+    let speed = value.as_f64().filter(|speed| *speed > 0.0);
+    speed.ok_or_else(|| format!("{value} is not a speed: want a number above 0"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn remote(has_traffic: bool) -> Remote {
+        let read = |text: &str| match text {
+            "max" => Ok(Rate::Max),
+            _ => Err(format!("'{text}' is not a rate")),
+        };
+        let make = |what: &str, value: &str| -> Result<Packets, String> {
+            Err(format!("{what}={value}: not here"))
+        };
+        Remote {
+            steering: Arc::default(),
+            stop: Arc::default(),
+            rate: Box::new(read),
+            traffic: has_traffic.then(|| -> MakeTraffic { Box::new(make) }),
+            making: Mutex::default(),
+        }
+    }
+
+    fn words(reply: &Reply) -> String {
+        match reply {
+            Reply::Done(value) => value.to_string(),
+            Reply::Refused(why) => why.clone(),
+            _ => "more".to_owned(),
+        }
+    }
+
+    #[test]
+    fn requests_are_answered_or_refused_by_name() {
+        let (replay, generated) = (remote(false), remote(true));
+        let set =
+            |what: &str, value: Value| json!({"request": "set", "what": what, "value": value});
+        for (remote, request, expected) in [
+            (&replay, json!({"request": "stop"}), "{\"change\":1}"),
+            (&replay, set("rate", "max".into()), "{\"change\":2}"),
+            (&replay, set("speed", 2.into()), "{\"change\":3}"),
+            (
+                &replay,
+                set("speed", 0.into()),
+                "0 is not a speed: want a number above 0",
+            ),
+            (
+                &replay,
+                set("sizes", "imix".into()),
+                "'sizes' of a replay cannot be set: rate and speed can",
+            ),
+            (
+                &generated,
+                set("speed", 2.into()),
+                "'speed' of generated packets cannot be set: rate, sizes and field can",
+            ),
+            (
+                &generated,
+                set("rate", 7.into()),
+                "\"value\" is a string, and not 7",
+            ),
+            (
+                &generated,
+                set("rate", "fast".into()),
+                "'fast' is not a rate",
+            ),
+            (
+                &generated,
+                set("field", "a=b".into()),
+                "field=a=b: not here",
+            ),
+            (
+                &generated,
+                json!({"request": "stop", "now": true}),
+                "the request stop has no member \"now\"; it has none",
+            ),
+            (
+                &generated,
+                json!({"request": "rotate"}),
+                "unknown request 'rotate': start, stop, set, status and hold are known to a sender",
+            ),
+            (
+                &generated,
+                json!({"request": "status"}),
+                "{\"sent\":0,\"bytes\":0,\"refused\":0,\"rate\":null,\"late_ns\":0,\"stopped\":false}",
+            ),
+        ] {
+            assert_eq!(words(&remote.answer(&request)), expected, "{request}");
+        }
+        let orders = replay.steering.take(Progress::default());
+        assert!(
+            matches!(orders[..], [Order::Stop, Order::Rate(Rate::Max), Order::Rate(Rate::Original(speed))] if speed == 2.0)
+        );
+    }
+
+    /// An order to a sender that sends is answered once it is taken; a sender that is over takes none.
+    #[test]
+    fn orders_are_in_force_when_they_are_answered() {
+        let steering = Steering::default();
+        steering.begin();
+        let late = steering.ask(Some(Order::Start), Duration::ZERO);
+        assert!(late.is_err());
+        std::thread::scope(|scope| {
+            let asked = scope.spawn(|| steering.ask(Some(Order::Stop), PATIENCE));
+            let mut orders = Vec::new();
+            while orders.len() < 2 {
+                orders.extend(steering.take(Progress::default()));
+                std::thread::yield_now();
+            }
+            assert!(matches!(orders[..], [Order::Start, Order::Stop]));
+            let (change, progress) = asked.join().unwrap().unwrap();
+            assert_eq!((change, progress.is_stopped), (2, true));
+        });
+        assert!(!steering.is_asked());
+        steering.end(Progress::default());
+        assert_eq!(
+            steering.ask(None, PATIENCE).unwrap_err(),
+            "the sender has ended"
+        );
+    }
+}
