@@ -84,6 +84,9 @@ pub struct Request {
     pub lock: bool,
     /// Alignment of the first byte, bytes: a power of two, up to 2 MiB. 0 and values below 64 mean 64, a cache line.
     pub align: usize,
+    /// Whether a child process shares the region, so that what the kernel or a device writes there reaches the child. Off by default:
+    /// huge pages of shared memory need `shmem_enabled`.
+    pub shared: bool,
 }
 
 #[cfg(test)]

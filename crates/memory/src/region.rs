@@ -125,7 +125,7 @@ fn auto(len: usize, request: &Request) -> Result<Region, Error> {
         }
         match thp_mode(Policy::Thp) {
             Ok(()) => {
-                let memory = mapped(len, 1, HUGE)?;
+                let memory = mapped(len, 1, HUGE, request)?;
                 match memory.advise_huge(true) {
                     Ok(()) => {
                         finish_ordinary(&memory, request, request.populate)?;
@@ -141,11 +141,13 @@ fn auto(len: usize, request: &Request) -> Result<Region, Error> {
             Err(error) => stepped_down.push((Policy::Thp, short(&error))),
         }
     }
-    let memory = if len == 0 || len < OWN_PAGES && request.node.is_none() && !request.lock {
+    let memory = if len == 0
+        || len < OWN_PAGES && request.node.is_none() && !request.lock && !request.shared
+    {
         Memory::heap(len, request.align.max(LINE)).map_err(|_| Error::NoMemory(len))?
     } else {
         // No advice: if the administrator switched larger pages on for all programs, they are welcome.
-        let memory = mapped(len, 1, request.align)?;
+        let memory = mapped(len, 1, request.align, request)?;
         finish_ordinary(&memory, request, request.populate)?;
         memory
     };
@@ -184,7 +186,7 @@ fn short(error: &Error) -> String {
 }
 
 fn small_pages(len: usize, request: &Request) -> Result<Memory, Error> {
-    let memory = mapped(len, 1, request.align)?;
+    let memory = mapped(len, 1, request.align, request)?;
     match memory.advise_huge(false) {
         // A kernel without huge pages only has small ones.
         Err(error) if error.raw_os_error() != Some(libc::EINVAL) => {
@@ -210,7 +212,7 @@ fn forced_thp(len: usize, request: &Request) -> Result<Memory, Error> {
 
 fn populated_thp(len: usize, policy: Policy, request: &Request) -> Result<Memory, Error> {
     thp_mode(policy)?;
-    let memory = mapped(len, HUGE, HUGE)?;
+    let memory = mapped(len, HUGE, HUGE, request)?;
     memory
         .advise_huge(true)
         .map_err(|error| failed("madvise", len, error))?;
@@ -273,7 +275,7 @@ fn pool(len: usize, policy: Policy, request: &Request) -> Result<Memory, Error> 
         }
         None => Error::NoSuchPages { policy, page_bytes },
     };
-    let memory = Memory::hugetlb(len, page_bytes).map_err(|_| too_few())?;
+    let memory = Memory::hugetlb(len, page_bytes, request.shared).map_err(|_| too_few())?;
     finish(&memory, request, true).map_err(|error| match error {
         Error::NoMemory(_) => too_few(),
         other => other,
@@ -282,8 +284,8 @@ fn pool(len: usize, policy: Policy, request: &Request) -> Result<Memory, Error> 
 }
 
 /// A mapping without advice on its page size.
-fn mapped(len: usize, unit: usize, align: usize) -> Result<Memory, Error> {
-    Memory::mapped(len, unit, align).map_err(|_| Error::NoMemory(len))
+fn mapped(len: usize, unit: usize, align: usize, request: &Request) -> Result<Memory, Error> {
+    Memory::mapped(len, unit, align, request.shared).map_err(|_| Error::NoMemory(len))
 }
 
 /// [`finish`] for ordinary pages. Populating more than there is would end other programs: the kernel does not refuse it.

@@ -62,14 +62,14 @@ impl Memory {
     }
 
     /// A mapping of `len > 0` bytes, rounded up to whole units of `unit` bytes, at a multiple of `align`; both are powers of
-    /// two. Pages are populated at first touch.
+    /// two. Pages are populated at first touch. If `shared`, a child process has the same pages.
     ///
     /// **Platform**: see mmap(2), mprotect(2).
-    pub(crate) fn mapped(len: usize, unit: usize, align: usize) -> io::Result<Self> {
+    pub(crate) fn mapped(len: usize, unit: usize, align: usize, shared: bool) -> io::Result<Self> {
         let guard = page_bytes();
         let (span, align) = (len.next_multiple_of(unit.max(guard)), align.max(guard));
         let total = span.checked_add(align + guard).ok_or_else(no_memory)?;
-        let reserved = map(total, libc::PROT_NONE, 0)?;
+        let reserved = map(total, libc::PROT_NONE, 0, shared)?;
         // The owner is made first, so that an error below gives the reservation back.
         let after_guard = reserved.as_ptr().wrapping_add(guard);
         let base = after_guard.wrapping_add(after_guard.align_offset(align));
@@ -100,13 +100,14 @@ impl Memory {
     /// reserved, but not populated.
     ///
     /// **Errors**: `ENOMEM` if the pool has too few pages. **Platform**: mmap(2), `MAP_HUGETLB`.
-    pub(crate) fn hugetlb(len: usize, page_bytes: usize) -> io::Result<Self> {
+    pub(crate) fn hugetlb(len: usize, page_bytes: usize, shared: bool) -> io::Result<Self> {
         let size = (page_bytes.trailing_zeros() as libc::c_int) << libc::MAP_HUGE_SHIFT;
         let span = len.next_multiple_of(page_bytes);
         let base = map(
             span,
             libc::PROT_READ | libc::PROT_WRITE,
             libc::MAP_HUGETLB | size,
+            shared,
         )?;
         Ok(Self {
             base,
@@ -240,9 +241,19 @@ impl Drop for Memory {
     }
 }
 
-/// A private anonymous mapping, at an address of the kernel's choice.
-fn map(len: usize, protection: libc::c_int, flags: libc::c_int) -> io::Result<NonNull<u8>> {
-    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | flags;
+/// An anonymous mapping, private or shared with child processes, at an address of the kernel's choice.
+fn map(
+    len: usize,
+    protection: libc::c_int,
+    flags: libc::c_int,
+    shared: bool,
+) -> io::Result<NonNull<u8>> {
+    let sharing = if shared {
+        libc::MAP_SHARED
+    } else {
+        libc::MAP_PRIVATE
+    };
+    let flags = sharing | libc::MAP_ANONYMOUS | flags;
     // SAFETY: an anonymous mapping without MAP_FIXED changes no existing mapping.
     let base = unsafe { libc::mmap(ptr::null_mut(), len, protection, flags, -1, 0) };
     if base == libc::MAP_FAILED {
@@ -293,7 +304,7 @@ mod tests {
 
     #[test]
     fn a_kernel_without_populate_gets_its_pages_by_reads() {
-        let memory = Memory::mapped(1 << 20, 1, 1 << 16).unwrap();
+        let memory = Memory::mapped(1 << 20, 1, 1 << 16, false).unwrap();
         assert_eq!(memory.base().as_ptr().align_offset(1 << 16), 0);
         assert_eq!(resident_bytes(&memory).unwrap(), 0);
         memory.populate_by_reading().unwrap();
@@ -303,7 +314,7 @@ mod tests {
 
     #[test]
     fn a_page_that_cannot_be_had_is_an_error_and_no_signal() {
-        let memory = Memory::mapped(page_bytes(), 1, 1).unwrap();
+        let memory = Memory::mapped(page_bytes(), 1, 1, false).unwrap();
         // SAFETY: the page is ours, and this process does not access it until it is mapped writable again, which never happens.
         check(unsafe {
             libc::mprotect(memory.base().as_ptr().cast(), page_bytes(), libc::PROT_READ)

@@ -63,6 +63,8 @@ pub struct Settings {
     pub busy_poll: Option<BusyPoll>,
     /// Whether the interface also receives packets for other hosts.
     pub promiscuous: bool,
+    /// Whether a child process may go on with the capture: the packet memory is then shared with it.
+    pub survives_fork: bool,
 }
 
 /// Use of zero copy, with which the device writes to the packet memory itself.
@@ -99,6 +101,7 @@ impl Settings {
             need_wakeup: true,
             busy_poll: None,
             promiscuous: true,
+            survives_fork: false,
         }
     }
 }

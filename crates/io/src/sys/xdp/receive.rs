@@ -11,6 +11,7 @@ use crate::sys::option::set_option;
 use crate::sys::privilege::Capability;
 use std::ffi::c_int;
 use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -253,7 +254,12 @@ impl Socket {
         let mtu = interface.mtu()?;
         let plan = Plan::new(settings, mtu)?;
         let xsk = Xsk::new()?;
-        let area = Area::new(plan.len(), settings.pages, settings.node)?;
+        let area = Area::new(
+            plan.len(),
+            settings.pages,
+            settings.node,
+            settings.survives_fork,
+        )?;
         // SAFETY: `shared`, and with it the area, outlives the socket, see the order of the fields. A chunk is in a ring, or in
         // `free`, or in a burst, never in two of them, because only `take` and `fill_up` move it.
         unsafe { xsk.register(&area, plan.shared(), plan.chunk)? };
@@ -600,6 +606,13 @@ impl Socket {
             State::Down => self.end(Some("the interface went down")),
             State::Gone => self.end(Some("the interface is gone")),
         }
+    }
+}
+
+/// The socket, which is readable while packets wait in its ring.
+impl AsFd for Socket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.xsk.fd().as_fd()
     }
 }
 

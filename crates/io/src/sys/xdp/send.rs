@@ -141,7 +141,7 @@ impl Sender {
         let interface = Interface::open(name)?;
         let frames = frames.max(2).next_power_of_two();
         let xsk = Xsk::new()?;
-        let area = Area::new(frames as usize * chunk, settings.pages, None)?;
+        let area = Area::new(frames as usize * chunk, settings.pages, None, false)?;
         // SAFETY: the area outlives the socket, see the order of the fields. A chunk is in a ring or in `free`, never in both.
         unsafe { xsk.register(&area, frames as usize * chunk, chunk)? };
         let system = |what| move |error| Error::System { what, error };

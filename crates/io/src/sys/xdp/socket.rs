@@ -30,7 +30,12 @@ unsafe impl Sync for Area {}
 
 impl Area {
     /// Allocates `len` bytes, aligned to a page and populated.
-    pub(super) fn new(len: usize, pages: Policy, node: Option<u32>) -> Result<Self, Error> {
+    pub(super) fn new(
+        len: usize,
+        pages: Policy,
+        node: Option<u32>,
+        shared: bool,
+    ) -> Result<Self, Error> {
         /// Least size of a region with pages of its own. A smaller region comes from the allocator, which might reuse its
         /// memory while the kernel still holds the pages.
         const OWN_PAGES: usize = 64 << 10;
@@ -39,6 +44,7 @@ impl Area {
             node,
             populate: true,
             align: 4096,
+            shared,
             ..Request::default()
         };
         let mut region = Region::zeroed(len.max(OWN_PAGES), &request)?;
