@@ -173,6 +173,30 @@ impl Ring {
         Ok(all)
     }
 
+    /// Starts the capture from an interface into one ring of the group with this number, which the kernel makes for the first
+    /// ring. Any processes may have the other rings of the group. All rings of a group have the same interface and the same
+    /// `fanout`, and a group has 256 rings at most.
+    ///
+    /// The group's packets that the kernel gives to this ring between its joining and its first packet, some microseconds later,
+    /// are lost.
+    ///
+    /// **Errors**: errors of [`Ring::open`], and of the kernel: `EINVAL` if the group has another interface or another rule.
+    pub fn open_in_group(
+        name: &str,
+        settings: &Settings,
+        group: u16,
+        fanout: &Fanout,
+    ) -> Result<Self, Error> {
+        let mut ring = Self::start(name, settings, true)?;
+        ring.join(&mut Some(group.into()), fanout)
+            .map_err(|error| Error::System {
+                what: "PACKET_FANOUT",
+                error,
+            })?;
+        ring.release()?;
+        Ok(ring)
+    }
+
     /// Joins the group, or creates it.
     fn join(&self, group: &mut Option<u32>, fanout: &Fanout) -> io::Result<()> {
         let socket = self.shared.socket();
