@@ -422,6 +422,16 @@ impl Recorder {
         self.block.first = number;
     }
 
+    /// Begins a segment before the first packet, for a process that may be unable to make files later.
+    ///
+    /// **Errors**: the segment cannot be made.
+    pub fn begin(&mut self) -> Result<(), Error> {
+        match self.open {
+            Some(_) => Ok(()),
+            None => self.begin_segment(None),
+        }
+    }
+
     /// Takes packet `number` of the session, of interface `id`. Numbers that are left out count as missed.
     ///
     /// **Errors**: a write or a new segment fails; the packet is then not taken.
