@@ -3,49 +3,11 @@
 use crate::handles::{self, Handle, Source};
 use crate::live::{Asked, Live, silence};
 use crate::real;
+use crate::settings::{self, say};
 use crate::types::*;
 use core::ffi::{c_char, c_int};
 use core::ptr::null_mut;
 use std::panic::catch_unwind;
-
-/// Variable that asks for a ring of weir, and its size.
-const RING: &str = "WEIR_RING";
-
-/// Size of the ring, bytes, if the environment asks for one.
-fn ring() -> Option<usize> {
-    /// Size that stands for a wrong one.
-    const USUAL: usize = 32 << 20;
-    let text = std::env::var_os(RING)?;
-    let size = text.to_str().and_then(size);
-    if size.is_none() {
-        say(&format!(
-            "{RING}={} is no size from 1M to 1G, such as 256M: 32M is taken",
-            text.display()
-        ));
-    }
-    Some(size.unwrap_or(USUAL))
-}
-
-/// Bytes of a size such as `256M`; from 1 MiB to 1 GiB.
-fn size(text: &str) -> Option<usize> {
-    let digits = text.trim_end_matches(['K', 'M', 'G']);
-    let unit = match &text[digits.len()..] {
-        "" => 1,
-        "K" => 1 << 10,
-        "M" => 1 << 20,
-        "G" => 1 << 30,
-        _ => return None,
-    };
-    let bytes = digits.parse::<usize>().ok()?.checked_mul(unit)?;
-    (1 << 20..=1 << 30).contains(&bytes).then_some(bytes)
-}
-
-/// Prints a line on standard error.
-fn say(line: &str) {
-    let line = format!("weir: {line}\n");
-    // SAFETY: the bytes live through the call.
-    unsafe { libc::write(2, line.as_ptr().cast(), line.len()) };
-}
 
 /// The capture of a handle; null if libpcap captures.
 ///
@@ -70,36 +32,44 @@ unsafe fn live(p: *mut Pcap) -> *mut Live {
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn pcap_activate(p: *mut Pcap) -> c_int {
     let asked = handles::asked(p);
-    let ring = catch_unwind(ring).unwrap_or(None);
+    let settings = catch_unwind(settings::read).unwrap_or(None);
     // SAFETY: the arguments go on as they came.
     unsafe {
-        if let Some(bytes) = ring.filter(|_| asked.is_special) {
-            real::pcap_set_buffer_size(p, bytes as c_int);
+        if let Some(settings) = settings.as_ref().filter(|_| asked.is_special) {
+            real::pcap_set_buffer_size(p, settings.ring as c_int);
         }
         let result = real::pcap_activate(p);
-        if let Some(bytes) = ring.filter(|_| result >= 0) {
-            let adopted = catch_unwind(|| Live::adopt(p, bytes, asked));
-            match adopted.unwrap_or_else(|_| Err("a fault of weir".to_owned())) {
-                Ok(Some(live)) => {
-                    let handle = Handle::new(p, Source::Live(Box::new(live)));
-                    if handles::insert(handle)
-                        && let Err(error) = silence(real::pcap_fileno(p))
-                    {
-                        handles::remove(p);
-                        say(&format!("{RING}: libpcap captures: {error}"));
-                    }
+        if let Some(settings) = settings.filter(|_| result >= 0) {
+            let adopted = catch_unwind(|| Live::adopt(p, &settings, asked));
+            let why = match adopted.unwrap_or_else(|_| Err("a fault of weir".to_owned())) {
+                Ok(Some(live)) => take_over(p, live).err(),
+                Ok(None) if asked.is_special => {
+                    Some("timestamps of another clock, in a ring of that size".to_owned())
                 }
-                Ok(None) if asked.is_special => say(&format!(
-                    "{RING}: libpcap captures at once or by another clock, in a ring of that size"
-                )),
-                Ok(None) => say(&format!(
-                    "{RING}: libpcap captures: weir's ring takes Ethernet of one interface"
-                )),
-                Err(error) => say(&format!("{RING}: libpcap captures: {error}")),
+                Ok(None) => Some("weir captures Ethernet of one interface".to_owned()),
+                Err(error) => Some(error),
+            };
+            if let Some(why) = why {
+                say(&format!("libpcap captures: {why}"));
             }
         }
         result
     }
+}
+
+/// Puts a capture into the table, and lets libpcap's socket receive nothing more.
+///
+/// # Safety
+/// `p` is an active handle.
+unsafe fn take_over(p: *mut Pcap, live: Live) -> Result<(), String> {
+    if !handles::insert(Handle::new(p, Source::Live(Box::new(live)))) {
+        return Err("too many handles are open".to_owned());
+    }
+    // SAFETY: as promised.
+    silence(unsafe { real::pcap_fileno(p) }).map_err(|error| {
+        handles::remove(p);
+        error.to_string()
+    })
 }
 
 /// `pcap_set_timeout`.
@@ -121,7 +91,7 @@ pub unsafe extern "C-unwind" fn pcap_set_timeout(p: *mut Pcap, milliseconds: c_i
 pub unsafe extern "C-unwind" fn pcap_set_immediate_mode(p: *mut Pcap, on: c_int) -> c_int {
     // SAFETY: the arguments go on as they came.
     let result = unsafe { real::pcap_set_immediate_mode(p, on) };
-    ask(p, result, |asked| asked.is_special |= on != 0)
+    ask(p, result, |asked| asked.is_immediate = on != 0)
 }
 
 /// `pcap_set_tstamp_type`.
@@ -139,7 +109,7 @@ pub unsafe extern "C-unwind" fn pcap_set_tstamp_type(p: *mut Pcap, kind: c_int) 
 
 /// Notes a setting that libpcap has accepted, and returns libpcap's result.
 fn ask(p: *mut Pcap, result: c_int, change: impl FnOnce(&mut Asked)) -> c_int {
-    if result == 0 && std::env::var_os(RING).is_some() {
+    if result == 0 && settings::is_capture_set() {
         handles::ask(p, change);
     }
     result
@@ -154,7 +124,7 @@ pub unsafe extern "C-unwind" fn pcap_fileno(p: *mut Pcap) -> c_int {
     // SAFETY: the arguments go on as they came.
     unsafe {
         live(p)
-            .as_ref()
+            .as_mut()
             .map_or_else(|| real::pcap_fileno(p), Live::fd)
     }
 }
@@ -168,7 +138,7 @@ pub unsafe extern "C-unwind" fn pcap_get_selectable_fd(p: *mut Pcap) -> c_int {
     // SAFETY: the arguments go on as they came.
     unsafe {
         live(p)
-            .as_ref()
+            .as_mut()
             .map_or_else(|| real::pcap_get_selectable_fd(p), Live::fd)
     }
 }

@@ -66,9 +66,14 @@ pub unsafe extern "C-unwind" fn pcap_open_offline_with_tstamp_precision(
 pub unsafe extern "C-unwind" fn pcap_close(p: *mut Pcap) {
     let handle = handles::find(p);
     if !handle.is_null() {
-        // SAFETY: the handle is open. Standard input is left where libpcap would have left it.
-        if let Source::File(file) = unsafe { &mut (*handle).source } {
-            file.hand_over();
+        // SAFETY: the handle is open.
+        match unsafe { &mut (*handle).source } {
+            // Standard input is left where libpcap would have left it.
+            Source::File(file) => file.hand_over(),
+            Source::Live(live) => {
+                // SAFETY: as above. A panic would be a fault of this library.
+                let _ = catch_unwind(AssertUnwindSafe(|| unsafe { live.finish(p) }));
+            }
         }
         handles::remove(p);
     }

@@ -51,6 +51,16 @@ pub static eproto_db: Variable<[Entry; 13]> = Variable(UnsafeCell::new([
 #[unsafe(link_section = ".init_array")]
 static CONSTRUCTOR: extern "C" fn() = construct;
 
+/// Runs when the program ends by `exit`, or by returning from `main`.
+#[used]
+#[unsafe(link_section = ".fini_array")]
+static DESTRUCTOR: extern "C" fn() = destruct;
+
+extern "C" fn destruct() {
+    // SAFETY: the program ends. A panic would be a fault of this library.
+    let _ = std::panic::catch_unwind(|| unsafe { crate::handles::finish_all() });
+}
+
 extern "C" fn construct() {
     copy(c"pcap_version", pcap_version.0.get().cast(), 7);
     copy(

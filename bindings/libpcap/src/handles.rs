@@ -7,8 +7,8 @@ use crate::live::{Asked, Live};
 use crate::offline::Offline;
 use crate::types::Pcap;
 use core::ptr::null_mut;
-use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
-use std::sync::{Mutex, PoisonError};
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
+use std::sync::{Mutex, Once, PoisonError};
 
 /// Handles that are read here at the same time; further ones are read by libpcap.
 const MOST: usize = 1024;
@@ -81,6 +81,58 @@ pub fn asked(p: *mut Pcap) -> Asked {
     let mut all = ASKED.lock().unwrap_or_else(PoisonError::into_inner);
     let at = all.iter().position(|(key, _)| *key == p.addr());
     at.map_or_else(Asked::default, |at| all.swap_remove(at).1)
+}
+
+/// Forks between the start of the program and this process, as far as [`follow_forks`] has been called.
+static FORKS: AtomicU32 = AtomicU32::new(0);
+
+/// Whether this process has children, as far as [`follow_forks`] has been called.
+static HAS_FORKED: AtomicBool = AtomicBool::new(false);
+
+/// Counts forks from now on, and returns their number.
+pub fn follow_forks() -> u32 {
+    unsafe extern "C" fn parent() {
+        HAS_FORKED.store(true, Ordering::Relaxed);
+    }
+    unsafe extern "C" fn child() {
+        FORKS.fetch_add(1, Ordering::Relaxed);
+        HAS_FORKED.store(false, Ordering::Relaxed);
+    }
+    static ONCE: Once = Once::new();
+    // SAFETY: the functions do what may be done between fork and exec.
+    ONCE.call_once(|| unsafe {
+        libc::pthread_atfork(None, Some(parent), Some(child));
+    });
+    forks()
+}
+
+/// Number of forks between the start of the program and this process.
+pub fn forks() -> u32 {
+    FORKS.load(Ordering::Relaxed)
+}
+
+/// Whether this process has children.
+pub fn has_forked() -> bool {
+    HAS_FORKED.load(Ordering::Relaxed)
+}
+
+/// Ends the records and counts of captures that the program leaves open.
+///
+/// # Safety
+/// The program ends, and no thread reads a capture.
+pub unsafe fn finish_all() {
+    for slot in &SLOTS {
+        let (p, handle) = (
+            slot.key.load(Ordering::Acquire),
+            slot.handle.load(Ordering::Acquire),
+        );
+        // SAFETY: the handle is in the table, and open.
+        unsafe {
+            if let Some(Source::Live(live)) = handle.as_mut().map(|handle| &mut handle.source) {
+                live.finish(p);
+            }
+        }
+    }
 }
 
 fn places(p: *mut Pcap) -> impl Iterator<Item = &'static Slot> {

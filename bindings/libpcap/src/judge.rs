@@ -1,6 +1,7 @@
 //! The filter of a handle: the program that its own libpcap compiled.
 
-use weir_filter::{Filter, Insn, Program};
+use weir_filter::{Filter, Insn, Program, interpreter};
+use weir_packet::Frame;
 
 /// Packets after which native code repays the millisecond that it takes to make.
 const REPAID: u32 = 16_384;
@@ -37,7 +38,7 @@ impl Judge {
     }
 
     /// Mask of the frames that pass, at most 64.
-    pub fn matches(&mut self, frames: &[weir_packet::Frame<'_>]) -> u64 {
+    pub fn matches(&mut self, frames: &[Frame<'_>]) -> u64 {
         let Some(filter) = &self.filter else {
             return u64::MAX;
         };
@@ -49,4 +50,85 @@ impl Judge {
         }
         filter.matches(frames)
     }
+}
+
+/// A program for live captures, which judges frames as they were on the wire.
+///
+/// The kernel takes the outermost VLAN tag out of a frame before a filter runs. libpcap's programs then load the tag as data of the
+/// kernel.
+#[derive(Debug, Default)]
+pub struct LiveJudge {
+    insns: Vec<Insn>,
+    untagged: Judge,
+    /// The program for frames with a tag, and the tag.
+    tagged: Option<(u16, Option<Program>)>,
+}
+
+/// Codes and offsets of the loads of the tag. **Source**: linux/filter.h.
+const TAG: u32 = -0x1000_i32 as u32 + 44;
+const TAG_PRESENT: u32 = -0x1000_i32 as u32 + 48;
+
+impl LiveJudge {
+    /// Takes a program that libpcap has accepted.
+    pub fn new(insns: &[Insn]) -> Self {
+        Self {
+            untagged: Judge::new(&with_tag(insns, None)).unwrap_or_default(),
+            insns: insns.to_vec(),
+            tagged: None,
+        }
+    }
+
+    /// Whether every packet passes.
+    pub fn is_empty(&self) -> bool {
+        self.untagged.is_empty()
+    }
+
+    /// Mask of the frames that pass, at most 64.
+    pub fn matches(&mut self, frames: &[Frame<'_>]) -> u64 {
+        if self.untagged.is_empty() {
+            return u64::MAX;
+        }
+        let mut mask = self.untagged.matches(frames);
+        for (index, frame) in frames.iter().enumerate() {
+            if let Some(tag) = tag_of(frame.data) {
+                mask &= !(1 << index);
+                mask |= u64::from(self.passes_with(tag, frame)) << index;
+            }
+        }
+        mask
+    }
+
+    fn passes_with(&mut self, tag: u16, frame: &Frame<'_>) -> bool {
+        let asks_tag = || self.insns.iter().any(|insn| is_load(insn) && insn.k == TAG);
+        if !matches!(self.tagged, Some((known, _)) if known == tag || !asks_tag()) {
+            self.tagged = Some((tag, Program::new(with_tag(&self.insns, Some(tag))).ok()));
+        }
+        let Some((_, Some(program))) = &self.tagged else {
+            return true;
+        };
+        let pieces = [&frame.data[..12], &frame.data[16..], &[]];
+        interpreter::run_in_pieces(program, pieces, frame.wire_len.saturating_sub(4)) != 0
+    }
+}
+
+/// The outermost VLAN tag of a frame.
+fn tag_of(frame: &[u8]) -> Option<u16> {
+    match frame.get(12..16)? {
+        [0x81, 0x00, a, b] | [0x88, 0xa8, a, b] => Some(u16::from_be_bytes([*a, *b])),
+        _ => None,
+    }
+}
+
+fn is_load(insn: &Insn) -> bool {
+    matches!(insn.code, 0x20 | 0x28 | 0x30)
+}
+
+/// The program with constants in place of the loads of the tag.
+fn with_tag(insns: &[Insn], tag: Option<u16>) -> Vec<Insn> {
+    let constant = |insn: &Insn| match insn.k {
+        TAG if is_load(insn) => Insn::statement(0, tag.unwrap_or(0).into()),
+        TAG_PRESENT if is_load(insn) => Insn::statement(0, tag.is_some().into()),
+        _ => *insn,
+    };
+    insns.iter().map(constant).collect()
 }

@@ -6,7 +6,8 @@
 //!   by libpcap itself, so that results and texts of errors are libpcap's.
 //! - No panic reaches the program, and nothing is allocated, locked or asked of the kernel for a packet.
 //!
-//! **Absent**: signal handlers, threads, files of its own, a parser of expressions (`pcap_compile` is libpcap's).
+//! **Absent**: signal handlers, a parser of expressions (`pcap_compile` is libpcap's); unless the environment asks for them, threads
+//! and files of its own.
 #![deny(unsafe_code)]
 #![allow(unsafe_code, reason = "functions that C programs call")]
 #![cfg(target_os = "linux")]
@@ -14,14 +15,20 @@
 pub mod activate;
 pub mod calls;
 pub mod data;
+pub mod exact;
+pub mod extras;
 pub mod handles;
 pub mod judge;
+pub mod keep;
 pub mod live;
 pub mod offline;
 pub mod real;
 pub mod records;
+pub mod settings;
 pub mod symbols;
 pub mod types;
 
+#[cfg(test)]
+mod simulated;
 #[cfg(test)]
 mod tests;

@@ -1,66 +1,120 @@
-//! Captures from interfaces, by weir's ring.
+//! Captures from interfaces, by weir's memory.
 //!
 //! libpcap activates the capture: it finds the link type, makes the interface promiscuous and gives all texts. Then its socket gets a
-//! filter that rejects everything, and another socket, with weir's ring, receives the packets. The calling thread steps the ring.
+//! filter that rejects everything, and other sockets, with weir's memory, receive the packets. The calling thread steps them.
 
+mod queues;
+mod ring;
+
+use crate::extras::{Extras, Totals};
 use crate::handles::Handle;
 use crate::real;
+use crate::settings::{self, Backend, Settings, say};
 use crate::types::*;
 use core::ffi::{c_int, c_uchar, c_void};
-use core::sync::atomic::{AtomicBool, Ordering};
+use core::sync::atomic::Ordering;
+use queues::Queues;
+use ring::RingReader;
 use std::ffi::CStr;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
-use std::time::{Duration, SystemTime};
-use weir_filter::interpreter;
-use weir_io::live::{Backend, Lease, Next};
-use weir_io::sys::packet_socket::{Ring, Settings};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::time::Duration;
+use weir_engine::guard::{self, Act};
+use weir_io::live::Counts;
 
 /// Settings of a capture that is not active yet.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Asked {
     /// Time for which packets may wait in the kernel, ms; 0 leaves it to the system.
     pub timeout_ms: c_int,
-    /// Whether libpcap captures: immediate mode, or another clock than the kernel's.
+    /// Whether packets are delivered at once.
+    pub is_immediate: bool,
+    /// Whether libpcap captures, because of another clock than the kernel's.
     pub is_special: bool,
 }
-
-/// Offsets in a record of the ring. **Source**: `struct tpacket3_hdr` and `struct sockaddr_ll` of linux/if_packet.h.
-const NEXT: usize = 0;
-const SECONDS: usize = 4;
-const NANOSECONDS: usize = 8;
-const CAPTURED: usize = 12;
-const WIRE_LEN: usize = 16;
-const FRAME: usize = 24;
-const PACKET_TYPE: usize = 58;
-const RECORD: usize = 68;
-
-/// `PACKET_OUTGOING` of linux/if_packet.h.
-const OUTGOING: u8 = 4;
 
 /// `PCAP_D_IN` and `PCAP_D_OUT` of pcap/pcap.h.
 const ONLY_IN: Direction = 1;
 const ONLY_OUT: Direction = 2;
 
+/// A packet in the memory of a capture.
+#[derive(Clone, Copy)]
+pub struct Packet {
+    /// Time, seconds since the epoch, and the rest in nanoseconds.
+    pub seconds: i64,
+    /// See `seconds`.
+    pub nanoseconds: u32,
+    /// Captured length, bytes.
+    pub captured: u32,
+    /// Length on the wire, bytes.
+    pub wire_len: u32,
+    /// Whether this host sent it.
+    pub is_outgoing: bool,
+    /// The captured bytes.
+    pub data: *const c_uchar,
+}
+
+impl Packet {
+    /// Time, ns since the epoch.
+    pub fn time_ns(&self) -> i128 {
+        i128::from(self.seconds) * 1_000_000_000 + i128::from(self.nanoseconds)
+    }
+
+    /// The captured bytes.
+    ///
+    /// # Safety
+    /// The lease of the packet is held as long as the bytes are used.
+    pub unsafe fn bytes<'a>(&self) -> &'a [u8] {
+        // SAFETY: the reader checked that the packet lies in the lease.
+        unsafe { core::slice::from_raw_parts(self.data, self.captured as usize) }
+    }
+}
+
+/// Memory of a capture, which the kernel fills.
+pub trait Reader {
+    /// Method of capture.
+    fn backend(&self) -> Backend;
+
+    /// Descriptor that is readable while packets wait.
+    fn fd(&self) -> c_int;
+
+    /// Replaces the filter, which libpcap has accepted.
+    fn set_filter(&mut self, insns: &[Insn]);
+
+    /// The counts so far, read now.
+    fn counts(&mut self) -> Counts;
+
+    /// The next packet in the memory that passes the filter. It stays until the next call.
+    fn take(&mut self) -> Option<Packet>;
+
+    /// Takes the next packets of the kernel; `false` if none have arrived.
+    fn advance(&mut self) -> io::Result<bool>;
+
+    /// Gives memory back whose packets were all delivered. If the program waits by the descriptor, it is readable while packets are left.
+    fn release(&mut self, is_polled: bool);
+
+    /// Pauses in place of a wait for the descriptor; `None` without a pause.
+    fn pause(&mut self) -> Option<Waited> {
+        None
+    }
+}
+
 /// A capture.
 pub struct Live {
-    ring: Ring,
-    never: AtomicBool,
+    reader: Box<dyn Reader>,
     wake: OwnedFd,
     libpcap_fd: c_int,
-    lease: Option<Arc<dyn Lease>>,
-    /// The records of the lease that were not taken.
-    records: *const [u8],
-    left: u64,
-    snaplen: u32,
-    insns: Vec<Insn>,
-    /// Packets up to this time, ns since the epoch, may have passed an earlier filter.
-    checked_until: i128,
     direction: Direction,
     is_nonblocking: bool,
-    has_nanoseconds: bool,
+    /// Whether the program waits by the descriptor.
+    is_polled: bool,
+    /// Nanoseconds in a unit of the program's times.
+    unit: u32,
+    /// Packets that were delivered to the program.
+    delivered: u64,
+    /// Packets of the other direction.
+    undirected: u64,
+    extras: Option<Box<Extras>>,
     /// Packet that `pcap_next` and `pcap_next_ex` show: by then its block is the kernel's again.
     pub copy: Vec<u8>,
     /// Header that `pcap_next_ex` shows.
@@ -68,8 +122,11 @@ pub struct Live {
 }
 
 /// Result of a wait.
-enum Waited {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Waited {
+    /// Packets may have arrived.
     Ready,
+    /// The interface is down.
     Down,
 }
 
@@ -79,63 +136,68 @@ impl Live {
     /// # Safety
     /// `p` is an active handle of libpcap.
     ///
-    /// **Errors**: the kernel refuses the ring.
-    pub unsafe fn adopt(p: *mut Pcap, bytes: usize, asked: Asked) -> Result<Option<Self>, String> {
+    /// **Errors**: the kernel refuses the memory.
+    pub unsafe fn adopt(
+        p: *mut Pcap,
+        settings: &Settings,
+        asked: Asked,
+    ) -> Result<Option<Self>, String> {
         /// `DLT_EN10MB`.
         const ETHERNET: c_int = 1;
         // SAFETY: the handle is active.
-        let (fd, link, snaplen, precision) = unsafe {
+        let (fd, link, snaplen, precision, is_nonblocking) = unsafe {
             (
                 real::pcap_fileno(p),
                 real::pcap_datalink(p),
                 real::pcap_snapshot(p),
                 real::pcap_get_tstamp_precision(p),
+                real::pcap_getnonblock(p, [0; 256].as_mut_ptr()) == 1,
             )
         };
         let Some(name) = interface_of(fd).filter(|_| link == ETHERNET && !asked.is_special) else {
             return Ok(None);
         };
-        let retire = match asked.timeout_ms {
-            // The kernel's own choice for fast links.
-            ..=0 => Duration::from_millis(8),
-            milliseconds => Duration::from_millis(milliseconds.unsigned_abs().into()),
-        };
         let snaplen = u32::try_from(snaplen).unwrap_or(1 << 18).max(1);
-        let settings = Settings {
-            // libpcap's socket keeps the interface promiscuous.
-            promiscuous: false,
-            snaplen,
-            ..Settings::of_latency(bytes, retire)
-        };
-        let ring = Ring::open(&name, &settings).map_err(|error| format!("{name}: {error}"))?;
+        let reader = reader(&name, settings, retire(asked), snaplen)?;
         // SAFETY: the call has no pointers.
         let wake = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
         if wake < 0 {
             return Err(io::Error::last_os_error().to_string());
         }
+        let extras = Extras::open(&name, reader.backend(), settings, snaplen).map(Box::new);
+        // SAFETY: the descriptor is new.
+        let wake = unsafe { OwnedFd::from_raw_fd(wake) };
         Ok(Some(Self {
-            ring,
-            never: AtomicBool::new(false),
-            // SAFETY: the descriptor is new.
-            wake: unsafe { OwnedFd::from_raw_fd(wake) },
             libpcap_fd: fd,
-            lease: None,
-            records: &[],
-            left: 0,
-            snaplen,
-            insns: Vec::new(),
-            checked_until: 0,
-            direction: 0,
-            is_nonblocking: false,
-            has_nanoseconds: precision == 1,
-            copy: vec![0; snaplen as usize],
-            header: Header::default(),
+            is_nonblocking,
+            unit: if precision == 1 { 1 } else { 1000 },
+            extras,
+            ..Self::new(reader, wake, snaplen)
         }))
     }
 
+    /// A capture from this memory, which blocks and has no record.
+    pub fn new(reader: Box<dyn Reader>, wake: OwnedFd, snaplen: u32) -> Self {
+        Self {
+            reader,
+            wake,
+            libpcap_fd: -1,
+            direction: 0,
+            is_nonblocking: false,
+            is_polled: false,
+            unit: 1000,
+            delivered: 0,
+            undirected: 0,
+            extras: None,
+            copy: vec![0; snaplen as usize],
+            header: Header::default(),
+        }
+    }
+
     /// Descriptor that is readable while packets wait.
-    pub fn fd(&self) -> c_int {
-        self.ring.as_fd().as_raw_fd()
+    pub fn fd(&mut self) -> c_int {
+        self.is_polled = true;
+        self.reader.fd()
     }
 
     /// Ends a wait. May be called from signal handlers and other threads.
@@ -155,87 +217,90 @@ impl Live {
         self.direction = direction;
     }
 
-    /// Replaces the filter, which libpcap has accepted: in the kernel, and for the packets that wait in the ring.
+    /// Replaces the filter, which libpcap has accepted.
     pub fn set_filter(&mut self, insns: &[Insn]) {
-        let passing = insns.iter().map(|insn| match insn {
-            Insn {
-                code: 6, k: 1.., ..
-            } => Insn {
-                k: self.snaplen,
-                ..*insn
-            },
-            other => *other,
-        });
-        let everything = [Insn::statement(6, self.snaplen)];
-        self.insns = insns.to_vec();
-        self.checked_until = if attach(self.fd(), &passing.collect::<Vec<_>>()).is_ok() {
-            let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-            now.map_or(i128::MAX, |now| now.as_nanos() as i128)
-        } else {
-            // The kernel refuses what it knows nothing of, or what is too long for it.
-            let _ = attach(self.fd(), &everything);
-            i128::MAX
-        };
+        self.reader.set_filter(insns);
     }
 
-    /// Puts the counts of the ring into `stats`.
+    /// Puts the counts of the capture into `stats`: packets that arrived and were not rejected by the filter, and lost ones.
     pub fn stats(&mut self, stats: &mut Stats) {
-        // The ring reads its counts where a wait ends.
-        let _ = self.ring.wait(Duration::ZERO);
-        let counts = self.ring.counts();
-        stats.received = counts.received as u32;
+        let counts = self.reader.counts();
+        let rejected = counts.filtered.unwrap_or(0);
+        stats.received = counts.received.saturating_sub(rejected) as u32;
         stats.dropped = counts.dropped as u32;
     }
 
+    /// All counts so far.
+    ///
+    /// # Safety
+    /// `p` is the open handle of the capture.
+    unsafe fn totals(&mut self, p: *mut Pcap) -> Totals {
+        Totals {
+            counts: self.reader.counts(),
+            delivered: self.delivered,
+            undirected: self.undirected,
+            // SAFETY: the handle is open.
+            by_interface: unsafe { dropped_by_interface(p) },
+        }
+    }
+
+    /// Ends the record and the counts, if this process read the capture.
+    ///
+    /// # Safety
+    /// `p` is the open handle of the capture.
+    pub unsafe fn finish(&mut self, p: *mut Pcap) {
+        if let Some(mut extras) = self.extras.take() {
+            // SAFETY: the handle is open.
+            extras.finish(&unsafe { self.totals(p) });
+        }
+    }
+
     /// The next packet that has arrived; `None` if there is none.
-    fn take(&mut self) -> io::Result<Option<(Header, *const c_uchar)>> {
+    #[inline]
+    fn take(&mut self, p: *mut Pcap) -> io::Result<Option<(Header, *const c_uchar)>> {
         loop {
-            while self.left > 0 {
-                // SAFETY: the lease holds the records, and nobody writes to them.
-                let records = unsafe { &*self.records };
-                let Some(packet) = packet(records, self.has_nanoseconds) else {
-                    self.left = 0;
-                    break;
-                };
-                self.left -= 1;
-                let next = word(records, NEXT) as usize;
-                match records.get(next..) {
-                    Some(rest) if next > 0 => self.records = rest,
-                    _ => self.left = 0,
+            let Some(packet) = self.reader.take() else {
+                if self.advance(p)? {
+                    continue;
                 }
-                if self.passes(records, &packet) {
-                    return Ok(Some((packet.header, packet.data.as_ptr())));
-                }
-            }
-            self.lease = None;
-            // A panic would be a fault of this library.
-            let next = catch_unwind(AssertUnwindSafe(|| self.ring.next(&self.never)));
-            match next.unwrap_or_else(|_| Err(io::Error::other("a fault of weir")))? {
-                Next::Records(lease, packets) => {
-                    let records: *const [u8] = lease.bytes().slice();
-                    (self.records, self.left, self.lease) = (records, packets, Some(lease));
-                }
-                Next::Nothing | Next::End => return Ok(None),
+                return Ok(None);
+            };
+            match self.direction {
+                ONLY_IN if packet.is_outgoing => self.undirected += 1,
+                ONLY_OUT if !packet.is_outgoing => self.undirected += 1,
+                _ => return Ok(Some(self.deliver(&packet))),
             }
         }
     }
 
-    /// Gives a block back whose packets were all delivered, so that the descriptor is readable for new ones only.
-    fn release(&mut self) {
-        if self.left == 0 {
-            self.lease = None;
+    #[inline]
+    fn deliver(&mut self, packet: &Packet) -> (Header, *const c_uchar) {
+        self.delivered += 1;
+        if let Some(extras) = &mut self.extras {
+            extras.keep(packet);
         }
+        let header = Header {
+            time: libc::timeval {
+                tv_sec: packet.seconds,
+                tv_usec: (packet.nanoseconds / self.unit).into(),
+            },
+            captured: packet.captured,
+            wire_len: packet.wire_len,
+        };
+        (header, packet.data)
     }
 
-    fn passes(&self, record: &[u8], packet: &Packet<'_>) -> bool {
-        let is_outgoing = record[PACKET_TYPE] == OUTGOING;
-        match self.direction {
-            ONLY_IN if is_outgoing => return false,
-            ONLY_OUT if !is_outgoing => return false,
-            _ => {}
+    /// Takes the next packets of the kernel; `false` if none have arrived.
+    #[cold]
+    fn advance(&mut self, p: *mut Pcap) -> io::Result<bool> {
+        if self.extras.as_mut().is_some_and(|extras| extras.is_due()) {
+            // SAFETY: the handle is open while it is read.
+            let totals = unsafe { self.totals(p) };
+            if let Some(extras) = &mut self.extras {
+                extras.tick(&totals);
+            }
         }
-        packet.time_ns > self.checked_until
-            || judge(&self.insns, packet.data, packet.header.wire_len)
+        self.reader.advance()
     }
 
     /// Waits for packets, a break, or a change of the interface; only looks for them if reads return at once.
@@ -244,22 +309,27 @@ impl Live {
     ///
     /// # Safety
     /// `p` is the active handle of libpcap.
-    unsafe fn wait(&self, p: *mut Pcap) -> io::Result<Waited> {
+    unsafe fn wait(&mut self, p: *mut Pcap) -> io::Result<Waited> {
+        if !self.is_nonblocking
+            && let Some(waited) = self.reader.pause()
+        {
+            return Ok(waited);
+        }
         // SAFETY: the handle is active.
         let was_down = unsafe { !real::pcap_get_required_select_timeout(p).is_null() };
         let most_ms = match (self.is_nonblocking, was_down) {
             (true, _) => 0,
             (false, true) => 1,
-            (false, false) => -1,
+            (false, false) => self.extras.as_ref().map_or(-1, |extras| extras.due_ms()),
         };
         let ask = |fd, events| libc::pollfd {
             fd,
             events,
             revents: 0,
         };
-        // Of libpcap's socket only an error is asked for: it has those of the interface, as ours has.
+        // libpcap's socket has the errors of the interface, as ours has, and no packets.
         let mut asked = [
-            ask(self.fd(), libc::POLLIN),
+            ask(self.reader.fd(), libc::POLLIN),
             ask(self.wake.as_raw_fd(), libc::POLLIN),
             ask(self.libpcap_fd, 0),
         ];
@@ -292,72 +362,78 @@ impl Live {
         }
         let is_quiet = asked[0].revents & libc::POLLIN == 0;
         let is_down = asked[2].revents & libc::POLLERR != 0 || was_down && is_quiet;
+        if is_down {
+            // Sockets of AF_XDP look at the interface, and end if it is down.
+            self.reader.counts();
+        }
         Ok(if is_down { Waited::Down } else { Waited::Ready })
     }
 }
 
-/// A packet of the ring.
-struct Packet<'a> {
-    header: Header,
-    data: &'a [u8],
-    time_ns: i128,
-}
-
-fn word(record: &[u8], at: usize) -> u32 {
-    record[at..at + 4].try_into().map_or(0, u32::from_ne_bytes)
-}
-
-/// The packet of the first record; `None` if the record leads out of its block.
-fn packet(record: &[u8], has_nanoseconds: bool) -> Option<Packet<'_>> {
-    record.get(..RECORD)?;
-    let frame = usize::from(u16::from_ne_bytes([record[FRAME], record[FRAME + 1]]));
-    let captured = word(record, CAPTURED);
-    let data = record.get(frame..frame + captured as usize)?;
-    let (seconds, nanoseconds) = (word(record, SECONDS), word(record, NANOSECONDS));
-    let unit = if has_nanoseconds { 1 } else { 1000 };
-    Some(Packet {
-        header: Header {
-            time: libc::timeval {
-                tv_sec: seconds.into(),
-                tv_usec: (nanoseconds / unit).into(),
-            },
-            captured,
-            wire_len: word(record, WIRE_LEN),
-        },
-        data,
-        time_ns: i128::from(seconds) * 1_000_000_000 + i128::from(nanoseconds),
-    })
-}
-
-/// Whether a program for live captures accepts a frame: its outermost VLAN tag is taken out, as the kernel and libpcap do it.
-fn judge(insns: &[Insn], frame: &[u8], wire_len: u32) -> bool {
-    /// Codes and offsets of the loads of the tag. **Source**: linux/filter.h.
-    const TAG: u32 = -0x1000_i32 as u32 + 44;
-    const TAG_PRESENT: u32 = -0x1000_i32 as u32 + 48;
-    const TAGS: [[u8; 2]; 2] = [[0x81, 0x00], [0x88, 0xa8]];
-    if insns.is_empty() {
-        return true;
+/// Longest time for which packets wait for others in the ring.
+fn retire(asked: Asked) -> Duration {
+    match asked.timeout_ms {
+        // The shortest time that the kernel has.
+        _ if asked.is_immediate => Duration::from_millis(1),
+        // The kernel's own choice for fast links.
+        ..=0 => Duration::from_millis(8),
+        milliseconds => Duration::from_millis(milliseconds.unsigned_abs().into()),
     }
-    let tag = match frame {
-        [_, _, _, _, _, _, _, _, _, _, _, _, a, b, c, d, ..] if TAGS.contains(&[*a, *b]) => {
-            Some(u16::from_be_bytes([*c, *d]))
+}
+
+/// Opens sockets of the wanted backend, or else of AF_PACKET.
+fn reader(
+    name: &str,
+    settings: &Settings,
+    retire: Duration,
+    snaplen: u32,
+) -> Result<Box<dyn Reader>, String> {
+    if settings.backend == Backend::AfXdp {
+        match queues(name, settings, snaplen) {
+            Ok(queues) => return Ok(Box::new(queues)),
+            Err(error) => say(&format!(
+                "{}=af_xdp: {error}: AF_PACKET captures",
+                settings::BACKEND
+            )),
         }
-        _ => None,
-    };
-    let constant = |insn: &Insn| match (insn.code, insn.k) {
-        (0x20 | 0x28 | 0x30, TAG) => Insn::statement(0, tag.unwrap_or(0).into()),
-        (0x20 | 0x28 | 0x30, TAG_PRESENT) => Insn::statement(0, tag.is_some().into()),
-        _ => *insn,
-    };
-    let Ok(program) = weir_filter::Program::new(insns.iter().map(constant).collect()) else {
-        return true;
-    };
-    match tag {
-        None => interpreter::run(&program, frame, wire_len) != 0,
-        Some(_) => {
-            let untagged = [&frame[..12], &frame[16..]].concat();
-            interpreter::run(&program, &untagged, wire_len.saturating_sub(4)) != 0
-        }
+    }
+    if settings.pages.is_some() {
+        say(&format!(
+            "{}: the pages of AF_PACKET's ring are the kernel's",
+            settings::PAGES
+        ));
+    }
+    match RingReader::open(name, settings, retire, snaplen) {
+        Ok(ring) => Ok(Box::new(ring)),
+        Err(error) => Err(format!("{name}: {error}")),
+    }
+}
+
+fn queues(name: &str, settings: &Settings, snaplen: u32) -> Result<Queues, String> {
+    if settings.fanout.is_some() {
+        return Err(format!("{} is for AF_PACKET", settings::FANOUT));
+    }
+    guard::check(Act::Take, name, &settings.yes_take)
+        .map_err(|guarded| weir_messages::guards::guarded(name, &guarded).to_string())?;
+    let queues = Queues::open(name, settings, snaplen).map_err(|error| error.to_string())?;
+    if settings.pages.is_some() {
+        queues.describe().for_each(|line| say(&line));
+    }
+    Ok(queues)
+}
+
+/// Packets that the interface has dropped since the start of the capture, as libpcap counts them.
+///
+/// # Safety
+/// `p` is an active handle.
+unsafe fn dropped_by_interface(p: *mut Pcap) -> u64 {
+    let mut stats = Stats::default();
+    // SAFETY: the handle is active, and libpcap fills the counts.
+    let result = unsafe { real::pcap_stats(p, &raw mut stats) };
+    if result == 0 {
+        stats.dropped_by_interface.into()
+    } else {
+        0
     }
 }
 
@@ -452,11 +528,11 @@ pub unsafe fn read(
                 (*handle).is_broken.store(false, Ordering::Relaxed);
                 return BREAK;
             }
-            match (*live).take() {
+            match (*live).take((*handle).pcap) {
                 Ok(Some((header, data))) => {
                     callback(user, &raw const header, data);
                     done += 1;
-                    (*live).release();
+                    (*live).reader.release((*live).is_polled);
                 }
                 Ok(None) if done > 0 => return done,
                 Ok(None) => {

@@ -77,6 +77,20 @@ pub fn has_one_thread() -> bool {
     unsafe { *flag != 0 }
 }
 
+/// Directories of libpcap, if this library has its name.
+const DIRECTORIES: [&str; 7] = [
+    "/usr/lib/x86_64-linux-gnu",
+    "/usr/lib/aarch64-linux-gnu",
+    "/usr/lib64",
+    "/usr/lib",
+    "/lib64",
+    "/lib",
+    "/usr/local/lib",
+];
+
+/// Names of libpcap, in Debian and elsewhere.
+const NAMES: [&str; 2] = ["libpcap.so.0.8", "libpcap.so.1"];
+
 /// A libpcap that is not in the loader's order; null if there is none.
 fn library() -> *mut c_void {
     static LIBRARY: AtomicPtr<c_void> = AtomicPtr::new(null_mut());
@@ -87,17 +101,50 @@ fn library() -> *mut c_void {
     let mut found: *mut c_void = null_mut();
     // SAFETY: the function gets a pointer to `found`, which lives through the call.
     unsafe { libc::dl_iterate_phdr(Some(open_libpcap), (&raw mut found).cast()) };
-    for name in [c"libpcap.so.0.8", c"libpcap.so.1"] {
+    // This library may itself be the libpcap of the program: then only a path leads to the other one.
+    let paths = DIRECTORIES
+        .iter()
+        .flat_map(|directory| NAMES.map(|name| format!("{directory}/{name}\0")));
+    for path in paths.chain(NAMES.map(|name| format!("{name}\0"))) {
         if found.is_null() {
-            // SAFETY: the name ends with a 0. libpcap has no constructors.
-            found = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_LAZY) };
+            found = open(&path);
         }
     }
     LIBRARY.store(found, Ordering::Release);
     found
 }
 
-/// Opens a loaded library named libpcap, and stops the search.
+/// Opens a library by a text that ends with a 0; null if it is this one.
+fn open(path: &str) -> *mut c_void {
+    // SAFETY: the path ends with a 0. libpcap has no constructors.
+    unsafe {
+        let library = libc::dlopen(path.as_ptr().cast(), libc::RTLD_LAZY);
+        if library.is_null() {
+            return null_mut();
+        }
+        let close = libc::dlsym(library, c"pcap_close".as_ptr());
+        if close.is_null() || is_ours(close) {
+            libc::dlclose(library);
+            return null_mut();
+        }
+        library
+    }
+}
+
+/// Whether an address lies in this library.
+fn is_ours(address: *const c_void) -> bool {
+    let base = |address: *const c_void| {
+        let mut info = core::mem::MaybeUninit::<libc::Dl_info>::zeroed();
+        // SAFETY: the loader fills a variable, for which all zeros are valid.
+        unsafe {
+            libc::dladdr(address, info.as_mut_ptr());
+            info.assume_init().dli_fbase
+        }
+    };
+    base(address) == base((is_ours as fn(*const c_void) -> bool) as *const c_void)
+}
+
+/// Opens a loaded library named libpcap that is not this one, and stops the search.
 ///
 /// # Safety
 /// `info` describes a loaded object, and `found` leads to a pointer.
@@ -112,17 +159,17 @@ unsafe extern "C" fn open_libpcap(
         return 0;
     }
     // SAFETY: the loader's names end with a 0.
-    let text = unsafe { CStr::from_ptr(path) }.to_bytes();
-    let name = text.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
-    if !name.starts_with(b"libpcap") {
+    let text = unsafe { CStr::from_ptr(path) };
+    let name = text.to_bytes().rsplit(|byte| *byte == b'/').next();
+    if !name.unwrap_or_default().starts_with(b"libpcap") {
         return 0;
     }
-    // SAFETY: the library is loaded already, and `found` leads to the caller's pointer.
-    unsafe {
-        let library = libc::dlopen(path, libc::RTLD_LAZY | libc::RTLD_NOLOAD);
-        *found.cast::<*mut c_void>() = library;
-        c_int::from(!library.is_null())
-    }
+    let library = text
+        .to_str()
+        .map_or(null_mut(), |text| open(&format!("{text}\0")));
+    // SAFETY: `found` leads to the caller's pointer.
+    unsafe { *found.cast::<*mut c_void>() = library };
+    c_int::from(!library.is_null())
 }
 
 /// Prints on standard error that no library has a function. **Cost**: no allocation.

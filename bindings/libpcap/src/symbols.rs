@@ -14,7 +14,7 @@ macro_rules! symbols {
             passed pcap_bufsize(p: *mut Pcap) -> c_int;
             passed pcap_can_set_rfmon(p: *mut Pcap) -> c_int;
             ours pcap_close(p: *mut Pcap);
-            passed pcap_compile(p: *mut Pcap, program: *mut Program, text: *const c_char, optimize: c_int, mask: c_uint) -> c_int;
+            ours pcap_compile(p: *mut Pcap, program: *mut Program, text: *const c_char, optimize: c_int, mask: c_uint) -> c_int;
             passed pcap_compile_nopcap(snaplen: c_int, link: c_int, program: *mut Program, text: *const c_char, optimize: c_int, mask: c_uint) -> c_int;
             passed pcap_create(device: *const c_char, error: *mut c_char) -> *mut Pcap;
             passed pcap_datalink(p: *mut Pcap) -> c_int;

@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use weir_io::sys::packet_socket::Sender;
-use weir_testkit::{Scratch, have, links, net, skipped};
+use weir_testkit::{Scratch, have, links, net, skipped, wait};
 
 fn library() -> PathBuf {
     let deps = std::env::current_exe().unwrap();
@@ -38,15 +38,28 @@ fn send(frames: &[Vec<u8>]) {
     }
 }
 
-/// The program, once it captures.
-fn started(program: &str, mode: &str, library: Option<PathBuf>) -> (Child, BufReader<ChildStdout>) {
+/// Variables of the library.
+type Variables<'a> = &'a [(&'a str, &'a str)];
+
+/// The usual ones.
+const RING: Variables<'_> = &[("WEIR_RING", "4M")];
+
+/// The program, once it captures: with the library and these variables, or without.
+fn started(
+    program: &str,
+    mode: &str,
+    variables: Option<Variables<'_>>,
+) -> (Child, BufReader<ChildStdout>) {
     let mut command = Command::new(program);
     command
         .args([mode, "near"])
         .stdin(Stdio::piped())
-        .stdout(Stdio::piped());
-    if let Some(library) = library {
-        command.env("LD_PRELOAD", library).env("WEIR_RING", "4M");
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    if let Some(variables) = variables {
+        command
+            .env("LD_PRELOAD", library())
+            .envs(variables.iter().copied());
     }
     let mut child = command.spawn().unwrap();
     let mut output = BufReader::new(child.stdout.take().unwrap());
@@ -57,10 +70,10 @@ fn started(program: &str, mode: &str, library: Option<PathBuf>) -> (Child, BufRe
 }
 
 /// What the program prints, in each of the modes and with or without the library, after `frames` were sent to all of them at once.
-fn seen(program: &str, ways: &[(&str, bool)], frames: &[Vec<u8>]) -> Vec<String> {
+fn seen(program: &str, ways: &[(&str, Option<Variables<'_>>)], frames: &[Vec<u8>]) -> Vec<String> {
     let mut running: Vec<_> = ways
         .iter()
-        .map(|&(mode, is_ours)| started(program, mode, is_ours.then(library)))
+        .map(|&(mode, variables)| started(program, mode, variables))
         .collect();
     send(frames);
     for (child, _) in &mut running {
@@ -73,6 +86,18 @@ fn seen(program: &str, ways: &[(&str, bool)], frames: &[Vec<u8>]) -> Vec<String>
         text
     });
     ended.collect()
+}
+
+fn numbers(text: &str) -> Vec<u64> {
+    text.split(|c: char| !c.is_ascii_digit())
+        .filter_map(|word| word.parse().ok())
+        .collect()
+}
+
+/// The last line of counts in a file.
+fn last_counts(file: &str) -> String {
+    let lines = std::fs::read_to_string(file).unwrap();
+    lines.lines().last().unwrap().to_owned()
 }
 
 #[test]
@@ -90,7 +115,7 @@ fn ways_to_read_see_what_libpcap_shows() {
     ];
     let ways: Vec<_> = modes
         .iter()
-        .flat_map(|mode| [(*mode, false), (*mode, true)])
+        .flat_map(|mode| [(*mode, None), (*mode, Some(RING))])
         .collect();
     for pair in seen(&program, &ways, &frames).chunks(2) {
         assert_eq!(pair[1], pair[0]);
@@ -105,12 +130,8 @@ fn a_reader_that_stops_loses_what_is_counted() {
         return;
     };
     let frames: Vec<_> = (0..10_000).map(|_| frame(7, 1400)).collect();
-    let text = seen(&program, &[("all", true)], &frames).remove(0);
-    let numbers: Vec<u64> = text
-        .split(|c: char| !c.is_ascii_digit())
-        .filter_map(|word| word.parse().ok())
-        .collect();
-    let [0, delivered, _, received, dropped] = numbers[..] else {
+    let text = seen(&program, &[("all", Some(RING))], &frames).remove(0);
+    let [0, delivered, _, received, dropped] = numbers(&text)[..] else {
         panic!("{text}");
     };
     assert_eq!((received, delivered + dropped), (10_000, 10_000), "{text}");
@@ -125,8 +146,8 @@ fn an_interface_that_vanishes_ends_as_without() {
         return;
     };
     // Between its end and its removal an interface is down for a while, in which a reader may look.
-    let ended = |mode, is_slow, library| {
-        let (mut child, mut output) = started(&program, mode, library);
+    let ended = |mode, is_slow, variables| {
+        let (mut child, mut output) = started(&program, mode, variables);
         net::ip("link set near down");
         if is_slow {
             // Time for the reader to look at the interface while it is down.
@@ -151,7 +172,7 @@ fn an_interface_that_vanishes_ends_as_without() {
         ("poll", true),
     ] {
         let plain = ended(mode, is_slow, None);
-        assert_eq!(ended(mode, is_slow, Some(library())), plain);
+        assert_eq!(ended(mode, is_slow, Some(RING)), plain);
     }
 }
 
@@ -200,4 +221,243 @@ fn tcpdump_writes_all_that_its_filter_passes() {
         std::fs::metadata(&file).unwrap().len(),
         24 + 1000 * (16 + frames[0].len() as u64)
     );
+}
+
+#[test]
+fn programs_of_a_group_share_what_is_sent() {
+    let test = "programs_of_a_group_share_what_is_sent";
+    let scratch = Scratch::new();
+    let Some(program) = program(test, &scratch).filter(|_| net::cable(test, "")) else {
+        return;
+    };
+    let stats = scratch.at("stats.json");
+    let variables = [("WEIR_FANOUT", "7"), ("WEIR_STATS", stats.as_str())];
+    let frames: Vec<_> = (0..600).map(|index| frame(index, 100)).collect();
+    let ways = [("all", Some(&variables[..])); 3];
+    let mut sums = [0; 3];
+    for text in seen(&program, &ways, &frames) {
+        let [0, delivered, _, received, dropped] = numbers(&text)[..] else {
+            panic!("{text}");
+        };
+        assert!(delivered > 50, "{text}");
+        for (sum, count) in sums.iter_mut().zip([delivered, received, dropped]) {
+            *sum += count;
+        }
+    }
+    assert_eq!(sums, [600, 600, 0]);
+    let lines = std::fs::read_to_string(&stats).unwrap();
+    let delivered = lines
+        .lines()
+        .filter(|line| line.contains("\"end\":true"))
+        .map(|line| {
+            let counts = line.split("\"delivered\":").nth(1).unwrap();
+            counts.split(',').next().unwrap().parse::<u64>().unwrap()
+        });
+    assert_eq!(delivered.sum::<u64>(), 600, "{lines}");
+}
+
+/// AF_XDP takes the packets, so that one program at a time reads them.
+#[test]
+fn ways_to_read_by_af_xdp_see_what_libpcap_shows() {
+    let test = "ways_to_read_by_af_xdp_see_what_libpcap_shows";
+    let scratch = Scratch::new();
+    let Some(program) = program(test, &scratch).filter(|_| net::cable(test, "")) else {
+        return;
+    };
+    let stats = scratch.at("stats.json");
+    let variables = [
+        ("WEIR_BACKEND", "af_xdp"),
+        ("WEIR_RING", "8M"),
+        ("WEIR_STATS", stats.as_str()),
+    ];
+    let mut frames: Vec<_> = (0..300)
+        .map(|index| frame(7 + index % 3, usize::from(index)))
+        .collect();
+    // The kernel takes the tag out before libpcap's filter runs, and AF_XDP leaves it in.
+    let tagged = frame(7, 60);
+    frames.push([&tagged[..12], &[0x81, 0, 0, 5], &tagged[12..]].concat());
+    let modes = ["all", "early", "out", "break", "select", "fork"];
+    let plain = seen(&program, &modes.map(|mode| (mode, None)), &frames);
+    for (mode, plain) in modes.iter().zip(plain) {
+        let ours = seen(&program, &[(mode, Some(&variables[..]))], &frames).remove(0);
+        if *mode == "out" {
+            // AF_XDP's counts are of received packets.
+            assert!(ours.contains(" 0 packets "), "{ours}");
+        } else {
+            assert_eq!(ours, plain);
+        }
+        let counts = last_counts(&stats);
+        assert!(
+            counts.contains("\"backend\":\"af_xdp\",\"received\":301,"),
+            "{counts}"
+        );
+    }
+}
+
+#[test]
+fn an_interface_of_this_host_is_not_taken_away() {
+    let test = "an_interface_of_this_host_is_not_taken_away";
+    let scratch = Scratch::new();
+    let Some(program) = program(test, &scratch).filter(|_| net::cable(test, "")) else {
+        return;
+    };
+    net::ip("addr add 192.0.2.1/24 dev near");
+    net::ip("route add default via 192.0.2.2");
+    let stats = scratch.at("stats.json");
+    let guarded = [
+        ("WEIR_BACKEND", "af_xdp"),
+        ("WEIR_PAGES", "virtual"),
+        ("WEIR_STATS", stats.as_str()),
+    ];
+    let taken = [&guarded[..], &[("WEIR_YES_TAKE", "far,near")]].concat();
+    let wrong = [
+        ("WEIR_BACKEND", "pf_ring"),
+        ("WEIR_RING", "3T"),
+        ("WEIR_PAGES", "large"),
+        ("WEIR_FANOUT", "0"),
+        ("WEIR_STATS", stats.as_str()),
+        ("WEIR_RECORD", "/dev/null/record"),
+    ];
+    let expected = [
+        (
+            &guarded[..],
+            "af_packet",
+            &[
+                "near carries the default route",
+                "AF_PACKET captures",
+                "pages of AF_PACKET's ring",
+            ][..],
+        ),
+        (&taken, "af_xdp", &["AF_XDP, queue 0 of near"]),
+        (
+            &wrong,
+            "af_packet",
+            &[
+                "WEIR_BACKEND=pf_ring is not af_packet or af_xdp: af_packet is taken",
+                "WEIR_RING=3T is not a size from 1M to 1G",
+                "WEIR_PAGES=large is not one of auto, hugetlb",
+                "WEIR_FANOUT=0 is not the number of a group",
+                "WEIR_RECORD=/dev/null/record: ",
+            ],
+        ),
+    ];
+    for (variables, backend, lines) in expected {
+        let (mut child, mut output) = started(&program, "all", Some(variables));
+        child.stdin.take().unwrap().write_all(b"\n").unwrap();
+        let (mut text, mut told) = (String::new(), String::new());
+        output.read_to_string(&mut text).unwrap();
+        let mut errors = child.stderr.take().unwrap();
+        errors.read_to_string(&mut told).unwrap();
+        assert!(child.wait().unwrap().success(), "{text}");
+        let counts = last_counts(&stats);
+        assert!(
+            counts.contains(&format!("\"backend\":\"{backend}\"")),
+            "{counts}"
+        );
+        for line in lines {
+            assert_eq!(told.matches(line).count(), 1, "{line}: {told}");
+        }
+    }
+}
+
+/// tcpdump reads the segments, which are pcapng files, and the counts agree.
+#[test]
+fn a_record_has_what_the_program_has_read() {
+    let test = "a_record_has_what_the_program_has_read";
+    let scratch = Scratch::new();
+    if !have(test, &["tcpdump", "sh"]) {
+        return;
+    }
+    let Some(program) = program(test, &scratch).filter(|_| net::cable(test, "")) else {
+        return;
+    };
+    let frames: Vec<_> = (0..300)
+        .map(|index| frame(7 + index % 3, usize::from(index)))
+        .collect();
+    for (number, (mode, packets, backend)) in [
+        ("early", 100, "af_packet"),
+        ("fork", 300, "af_packet"),
+        ("fork", 300, "af_xdp"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let (record, stats) = (
+            scratch.at(&format!("record{number}")),
+            scratch.at("stats.json"),
+        );
+        let variables = [
+            ("WEIR_RECORD", record.as_str()),
+            ("WEIR_STATS", stats.as_str()),
+            ("WEIR_BACKEND", backend),
+        ];
+        let text = seen(&program, &[(mode, Some(&variables[..]))], &frames).remove(0);
+        assert!(text.contains(&format!(" {packets} packets ")), "{text}");
+        let script = format!("tcpdump --count -r {record}/*.pcapng 2>/dev/null");
+        let read = Command::new("sh").args(["-c", &script]).output().unwrap();
+        assert_eq!(
+            String::from_utf8_lossy(&read.stdout),
+            format!("{packets} packets\n")
+        );
+        let counts = last_counts(&stats);
+        let kept = format!("\"recorded\":{packets},\"unrecorded\":0,\"end\":true}}");
+        assert!(counts.ends_with(&kept), "{counts}");
+    }
+}
+
+/// The complaints about another preloaded libpcap: its filter was not applied, programs ended when a filter was set, tshark lost a tenth of the
+/// packets, and programs received nothing. Each program ends once it has all packets that its filter passes.
+#[test]
+fn dumpcap_and_tshark_have_all_that_their_filters_pass() {
+    let test = "dumpcap_and_tshark_have_all_that_their_filters_pass";
+    if !have(test, &["dumpcap", "tshark", "tcpdump"]) || !net::cable(test, "") {
+        return;
+    }
+    let scratch = Scratch::new();
+    let programs = ["dumpcap", "tshark"];
+    let running = programs.map(|program| {
+        let file = scratch.at(program);
+        let words = [
+            "-q",
+            "-i",
+            "near",
+            "-f",
+            "udp port 7",
+            "-c",
+            "3000",
+            "-w",
+            &file,
+        ];
+        Command::new(program)
+            .args(words)
+            .env("LD_PRELOAD", library())
+            .env("WEIR_RING", "8M")
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap()
+    });
+    // Each has libpcap's socket and ours.
+    let is_bound = |line: &&str| line.split_whitespace().nth(5) == Some("1");
+    wait::until("both programs capture", || {
+        let table = std::fs::read_to_string("/proc/thread-self/net/packet").unwrap();
+        table.lines().filter(is_bound).count() == 4
+    });
+    let frames: Vec<_> = (0..6000).map(|index| frame(7 + index % 2, 100)).collect();
+    send(&frames);
+    for (program, mut child) in programs.into_iter().zip(running) {
+        assert!(child.wait().unwrap().success(), "{program}");
+        for (expression, packets) in [("", 3000), ("udp port 7", 3000)] {
+            let done = Command::new("tcpdump")
+                .args(["--count", "-r", &scratch.at(program), expression])
+                .output()
+                .unwrap();
+            let text = String::from_utf8_lossy(&done.stdout);
+            assert_eq!(
+                text,
+                format!("{packets} packets\n"),
+                "{program} {expression}"
+            );
+        }
+    }
 }
