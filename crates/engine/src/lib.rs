@@ -17,6 +17,7 @@ pub mod firewall;
 pub mod generated;
 pub mod guard;
 pub mod handle;
+pub mod keys;
 pub mod ledger;
 pub mod name;
 pub mod output_changes;

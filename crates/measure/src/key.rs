@@ -325,6 +325,23 @@ impl KeyKind {
         }
     }
 
+    /// Returns the keys of a packet of `bytes` wire bytes under which rows count it: of kinds that count each packet for both of its ends,
+    /// one for each end, and else one. `flow` is `None` for a frame without a flow key.
+    ///
+    /// The packet alone tells no database, name or process: kinds of these give a key that no row has.
+    #[inline]
+    pub fn keys(self, flow: Option<&FlowKey>, facts: &Facts, bytes: u32) -> [Option<FlowKey>; 2] {
+        let of_frame = self.is_of_frames().then_some(&FlowKey::NONE);
+        let Some(flow) = flow.or(of_frame) else {
+            return [None; 2];
+        };
+        let ends = [
+            self.sending(flow, facts, bytes),
+            self.other_end(flow, facts),
+        ];
+        ends.map(|key| key.map(|key| self.whole(&key).0))
+    }
+
     /// Returns whether the peers of a key are sources: the key has the receiving end alone.
     pub(crate) fn peers_are_sources(self) -> bool {
         match self {

@@ -39,6 +39,7 @@ pub use key::{Field, Fields, KeyKind, NoSuchKey, Prefix, Unpacked, app_name, mac
 pub use observation::{Kind, Observation};
 pub use rate::{bits_per_second, per_second};
 pub use service::service_name;
+pub use spread::PairFields;
 pub use state::State;
 pub use tally::{Arrivals, Keyless, SIZE_CLASSES, Sizes, Tally, size_class};
 pub use weir_sketch::{Counts, Times, Weigh};

@@ -21,7 +21,7 @@ const CONFIDENCE: f64 = 0.95;
 
 /// Fields of a flow key that tell one pair of key and element from others.
 #[derive(Clone, Copy, Debug)]
-struct Fields {
+pub struct PairFields {
     /// Leading bits of the source address, and of the destination address; none if the address is not a field.
     src: Prefix,
     dst: Prefix,
@@ -38,9 +38,9 @@ fn longer(a: Prefix, b: Prefix) -> Prefix {
     if a == NOTHING { b } else { a }
 }
 
-impl Fields {
-    /// Returns the fields of a key together with its elements.
-    fn of(kind: KeyKind, by: By) -> Self {
+impl PairFields {
+    /// Returns the fields of a key together with its elements, for a key that [has any](By::check).
+    pub fn of(kind: KeyKind, by: By) -> Self {
         let key = Self::of_key(kind);
         let element = Self::of_element(kind, by);
         Self {
@@ -141,7 +141,7 @@ impl Fields {
     }
 
     /// Returns a flow key that has these fields only.
-    fn project(&self, flow: &FlowKey) -> FlowKey {
+    pub fn project(&self, flow: &FlowKey) -> FlowKey {
         let has_port = self.sport | self.dport;
         FlowKey {
             src: self.src.cut(flow.src, flow.family),
@@ -166,7 +166,7 @@ struct Masks {
 }
 
 impl Masks {
-    fn of(fields: &Fields) -> Self {
+    fn of(fields: &PairFields) -> Self {
         let address = |bits: Prefix| {
             let kept = u32::MAX.checked_shr(bits.v4.into()).unwrap_or(0);
             u32::from_le_bytes((!kept).to_be_bytes())
@@ -199,7 +199,7 @@ struct Rule {
     /// Whether the key has the source port, which packets that are quoted do not tell.
     kind_has_sport: bool,
     by: By,
-    fields: Fields,
+    fields: PairFields,
     masks: Masks,
 }
 
@@ -333,11 +333,11 @@ impl Contact<FlowKey> for Side<'_> {
 impl Spread {
     /// Creates an empty table.
     pub fn new(config: &Config, kind: KeyKind, by: By) -> Result<Self, Error> {
-        let fields = Fields::of(kind, by);
+        let fields = PairFields::of(kind, by);
         Ok(Self {
             rule: Rule {
                 kind,
-                kind_has_sport: Fields::of_key(kind).sport,
+                kind_has_sport: PairFields::of_key(kind).sport,
                 by,
                 fields,
                 masks: Masks::of(&fields),

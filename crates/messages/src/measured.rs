@@ -2,24 +2,23 @@
 
 pub mod columns;
 pub mod diff;
-mod keys;
 pub mod times;
 
-pub use keys::{address, further_parts, port_of, proto_name};
+pub use weir_engine::keys::{address, further_parts, name, port_of, proto_name, size_label};
 
 use crate::health;
 use crate::numbers::{grouped, packets};
 use columns::{Chosen, Figures, RowOf};
-pub(crate) use keys::key_json;
 use serde_json::{Map, Value, json};
 use weir_engine::firewall::remote::fates;
+pub(crate) use weir_engine::keys::key_json;
 use weir_engine::ledger::Ledger;
 use weir_engine::name::Name;
 use weir_io::{Input, Kind};
 use weir_measure::names::Names;
 use weir_measure::{
     Arrivals, Bound, BoundKind, By, Change, Counts, Estimate, KeyKind, Keyless, Keys, Missing, Row,
-    SIZE_CLASSES, SpreadTable, State, Table, Tally, Weigh, Window, bits_per_second,
+    SpreadTable, State, Table, Tally, Weigh, Window, bits_per_second,
 };
 use weir_packet::time::{Digits, Shape, Stamp};
 use weir_pipeline::measuring::Finished;
@@ -551,19 +550,6 @@ fn estimate_json(estimate: &Estimate) -> Value {
         json!({ "kind": "probabilistic", "plus_minus": estimate.plus_minus, "confidence": estimate.confidence })
     };
     json!({ "estimate": estimate.value, "bound": bound })
-}
-
-/// Name of a class of packet lengths, bytes: `65-127`.
-pub fn size_label(class: usize) -> String {
-    let from = if class == 0 {
-        0
-    } else {
-        SIZE_CLASSES[class - 1] + 1
-    };
-    match SIZE_CLASSES.get(class) {
-        Some(to) => format!("{from}-{to}"),
-        None => format!("{from}-"),
-    }
 }
 
 /// Reasons for which packets have no flow key, with their numbers of packets.

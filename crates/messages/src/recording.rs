@@ -20,7 +20,7 @@ use weir_engine::record::{Error, Incomplete, Settings, Status};
 use weir_engine::rewrite::Rewrite;
 use weir_engine::socket;
 use weir_filter::{Names, Sets};
-use weir_measure::KeyKind;
+use weir_measure::{Field, KeyKind, NoSuchKey};
 use weir_memory::{Available, Policy, Request};
 use weir_packet::savefile::Direction;
 use weir_packet::suggestions::did_you_mean;
@@ -438,10 +438,10 @@ pub fn parse_threshold(spec: &str) -> Result<Threshold, String> {
         "times" => Figure::Growth,
         other => return Err(bad(&unknown("figure", other, &FIGURES))),
     };
-    if figure.is_of_elements() && key == Key::Of(KeyKind::Conversation) {
-        return Err(bad("a conversation has two ends, and no more peers"));
+    if let (Some(elements), Key::Of(kind)) = (figure.elements(), key) {
+        elements.check(kind).map_err(|why| bad(&why.to_string()))?;
     }
-    if figure.is_of_elements() && window < Figure::LEAST_WINDOW {
+    if figure.elements().is_some() && window < Figure::LEAST_WINDOW {
         return Err(bad(
             "different elements are counted in windows of 100ms and more",
         ));
@@ -457,21 +457,46 @@ pub fn parse_threshold(spec: &str) -> Result<Threshold, String> {
 
 /// Parses the key of a threshold.
 fn parse_key(text: &str) -> Result<Key, String> {
-    if text == "total" {
+    if text == TOTAL {
         return Ok(Key::Total);
     }
-    match text.parse() {
-        Ok(kind @ (KeyKind::Src(_) | KeyKind::Dst(_) | KeyKind::Conversation)) => Ok(Key::Of(kind)),
-        Ok(other) => Err(format!(
-            "thresholds do not count by {other}: {} can be had",
-            KEYS.join(", ")
-        )),
-        Err(_) => Err(unknown("key", text, &KEYS)),
+    let kind = text.parse::<KeyKind>().map_err(|why| match why {
+        NoSuchKey::Unknown(word) => unknown("key", &word, &key_names()),
+        why => why.to_string(),
+    })?;
+    match untold(kind) {
+        None => Ok(Key::Of(kind)),
+        Some(why) => Err(format!("thresholds do not count by {kind}: {why}")),
     }
 }
 
-/// Names of the keys and of the figures of thresholds.
-const KEYS: [&str; 6] = ["total", "src", "dst", "conversation", "src/24", "dst/48"];
+/// Reason for which a packet in the memory of a recording does not tell its key of this kind, and what to do; `None` if it does.
+fn untold(kind: KeyKind) -> Option<&'static str> {
+    match kind {
+        KeyKind::Name => Some("an address has its name at the end of a window only: use host"),
+        KeyKind::Process => Some(
+            "the process of a socket is looked up after its packets: use service, or conversation",
+        ),
+        kind if kind.needs_geo() => Some("a recording reads no database: use src/24 or host/24"),
+        KeyKind::Fields(fields) if fields.has(Field::Direction) => {
+            Some("the memory of a recording keeps no directions: use src, dst, smac or dmac")
+        }
+        _ => None,
+    }
+}
+
+/// Key of all packets together.
+const TOTAL: &str = "total";
+
+/// Names of the keys of thresholds.
+fn key_names() -> Vec<&'static str> {
+    let kinds = KeyKind::NAMES.into_iter();
+    let names = kinds.map(|(name, _)| name).chain(KeyKind::FIELDS);
+    let told = names.filter(|name| name.parse().is_ok_and(|kind| untold(kind).is_none()));
+    [TOTAL].into_iter().chain(told).collect()
+}
+
+/// Names of the figures of thresholds.
 const FIGURES: [&str; 6] = ["packets/s", "bit/s", "peers", "ports", "contacts", "times"];
 
 /// Message on a word that is none of these names.
@@ -834,7 +859,13 @@ mod tests {
             "a=src>-1 peers/1s",
             "a b=src>1 peers/1s",
             "a=src/129>1 peers/1s",
-            "a=proto>1 peers/1s",
+            "a=country>1 packets/s/1s",
+            "a=name>1 packets/s/1s",
+            "a=process>1 packets/s/1s",
+            "a=vlan,direction>1 packets/s/1s",
+            "a=src,src>1 packets/s/1s",
+            "a=host>1 peers/1s",
+            "a=vlan>1 peers/1s",
             "a=conversation>1 peers/1s",
             "a=src>1 ports/99ms",
         ]) {
@@ -852,11 +883,15 @@ mod tests {
             ),
             (
                 "m=scr>100 peers/10s",
-                "unknown key 'scr' (did you mean src?): total, src, ",
+                "unknown key 'scr' (did you mean src?): total, 5tuple, conversation, ",
             ),
             (
-                "m=dport>100 peers/10s",
-                "do not count by dport: total, src, dst, conversation, src/24, dst/48 can",
+                "m=asn>100 bit/s/10s",
+                "do not count by asn: a recording reads no database: use src/24",
+            ),
+            (
+                "m=dport>100 ports/10s",
+                "the key dport cannot be ranked by ports, because a port has no other ports",
             ),
         ] {
             let message = why(parse_threshold_trigger(text));

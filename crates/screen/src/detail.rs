@@ -2,12 +2,13 @@
 
 use crate::draw::Canvas;
 use crate::graph::spark;
-use crate::rows::{Id, bytes_bound, name, tcp_of};
+use crate::rows::{Id, bytes_bound, tcp_of};
 use crate::text::packet_rate;
 use crate::ui::{Chosen, flow_of};
 use weir_measure::health::tcp;
 use weir_measure::{Counts, bits_per_second, per_second};
 use weir_messages::measured::columns::is_exact;
+use weir_messages::measured::name;
 use weir_messages::numbers::{bit_rate, bytes, grouped, latency, packets, percent};
 use weir_view::{Row, Table};
 

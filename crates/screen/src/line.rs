@@ -1,9 +1,9 @@
 //! A step as one line, for terminals on which lines follow one another.
 
-use crate::rows::name;
 use crate::scene::{About, Status};
 use crate::text::{begin, cells, clean, packet_rate, shortened};
 use weir_measure::{Counts, bits_per_second, per_second};
+use weir_messages::measured::name;
 use weir_messages::numbers::{bit_rate, grouped, percent};
 use weir_packet::time::{Digits, Shape, Stamp};
 use weir_view::Snapshot;

@@ -8,7 +8,7 @@ use std::net::IpAddr;
 use weir_measure::health::{self, dns, tcp};
 use weir_measure::{Bound, BoundKind, Counts, KeyKind, bits_per_second, per_second};
 use weir_messages::measured::columns::is_exact;
-use weir_messages::measured::{address, further_parts, port_of, proto_name};
+use weir_messages::measured::name;
 use weir_messages::numbers::{bit_rate, grouped, latency, percent};
 use weir_packet::flow::FlowKey;
 use weir_view::{Row as Listed, Snapshot, Table};
@@ -93,57 +93,6 @@ pub(crate) fn of(
         rows.retain(|row| only.passes(&row.id));
     }
     rows
-}
-
-/// Name of a key.
-pub(crate) fn name(kind: KeyKind, key: &FlowKey) -> String {
-    let both = |middle: &str| {
-        let ends = [true, false].map(|source| endpoint(kind, key, source));
-        let proto = match kind {
-            KeyKind::FiveTuple | KeyKind::Conversation => format!(" {}", proto_name(key.proto)),
-            _ => String::new(),
-        };
-        format!("{} {middle} {}{proto}", ends[0], ends[1])
-    };
-    match kind {
-        KeyKind::Conversation | KeyKind::Hosts => both("<>"),
-        KeyKind::FiveTuple | KeyKind::Pair => both(">"),
-        KeyKind::Src(_) | KeyKind::Host(_) => address(kind, key, true),
-        KeyKind::Dst(_) => address(kind, key, false),
-        KeyKind::Proto => proto_name(key.proto),
-        KeyKind::Sport => port_words(key, true),
-        KeyKind::Dport => port_words(key, false),
-        KeyKind::Service => match port_of(key, true) {
-            Some(port) => match weir_measure::service_name(port, key.proto) {
-                Some(name) => format!("{name} {}/{port}", proto_name(key.proto)),
-                None => format!("{}/{port}", proto_name(key.proto)),
-            },
-            None => proto_name(key.proto),
-        },
-        kind => {
-            let parts = further_parts(kind, key, None).into_iter();
-            let words = parts.map(|(_, value)| match value.as_str() {
-                Some(text) => text.to_owned(),
-                None => value.to_string(),
-            });
-            words.collect::<Vec<_>>().join(" ")
-        }
-    }
-}
-
-fn port_words(key: &FlowKey, source: bool) -> String {
-    let proto = proto_name(key.proto);
-    port_of(key, source).map_or(proto.clone(), |port| format!("{proto}/{port}"))
-}
-
-/// Address and port of one end.
-fn endpoint(kind: KeyKind, key: &FlowKey, source: bool) -> String {
-    let text = address(kind, key, source);
-    match port_of(key, source) {
-        Some(port) if key.family == 6 => format!("[{text}]:{port}"),
-        Some(port) => format!("{text}:{port}"),
-        None => text,
-    }
 }
 
 /// A rate, with `~` if the figure is not exact.

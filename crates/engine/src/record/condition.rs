@@ -5,10 +5,11 @@ use super::arrival::Arrivals;
 use super::firing::{Cause, Hosts, Interfaces, nanoseconds};
 use super::panes::Moment;
 use super::rates::Rates;
-use super::spread::{Content, Offender, Spread};
+use super::spread::{self, Content, Offender, Spreading};
 use super::trigger::{self, Condition, Figure, Threshold};
+use crate::keys;
 use core::net::IpAddr;
-use weir_measure::KeyKind;
+use weir_measure::{Field, KeyKind};
 use weir_packet::flow::FlowKey;
 use weir_store::ring::{Filters, Piece};
 
@@ -21,7 +22,7 @@ pub(super) enum Check {
     None,
     Matches(String, Option<Filters>),
     Exceeds(Box<Rates>, Threshold),
-    Spreads(Box<Spread>),
+    Spreads(Box<dyn Spreading>),
     Every(Schedule),
 }
 
@@ -58,13 +59,11 @@ impl Check {
         Ok(match condition {
             Condition::Asked => Self::None,
             Condition::Matches(expression) => Self::Matches(expression.clone(), None),
-            Condition::Exceeds(threshold) if threshold.figure.is_of_elements() => {
-                Self::Spreads(Box::new(Spread::threshold(*threshold)?))
-            }
-            Condition::Exceeds(threshold) => {
-                Self::Exceeds(Box::new(Rates::new(*threshold)), *threshold)
-            }
-            Condition::Scan => Self::Spreads(Box::new(Spread::scan()?)),
+            Condition::Exceeds(threshold) => match threshold.figure.elements() {
+                Some(figure) => Self::Spreads(spread::threshold(*threshold, figure)?),
+                None => Self::Exceeds(Box::new(Rates::new(*threshold)), *threshold),
+            },
+            Condition::Scan => Self::Spreads(spread::scan()?),
             Condition::Every(time) => Self::Every(Schedule {
                 interval: nanoseconds(*time).max(1),
                 next: None,
@@ -143,24 +142,22 @@ impl Check {
                 }
             }
             Self::Exceeds(rates, threshold) => {
+                let reach_ns = rates.reach_ns();
                 for index in 0..piece.len() {
                     let Some(moment) = moment(index) else {
                         continue;
                     };
                     let record = piece.record(index);
-                    let (flow, bits) = (
-                        interfaces.key(&record),
-                        u64::from(record.frame.wire_len) * 8,
-                    );
-                    let Some(key) = rates.count(flow.as_ref(), bits, moment.arrived) else {
-                        continue;
-                    };
-                    met(Event {
-                        key: Some(key),
-                        reach_ns: rates.reach_ns(),
-                        packet: Some((piece, index)),
-                        hosts: hosts(threshold.key, &key),
-                        ..Event::at(moment, &|| rate_words(threshold, &key))
+                    let keys = interfaces.keys(threshold.key, &record);
+                    let bits = u64::from(record.frame.wire_len) * 8;
+                    rates.count(keys, bits, moment.arrived, &mut |key| {
+                        met(Event {
+                            key: Some(key),
+                            reach_ns,
+                            packet: Some((piece, index)),
+                            hosts: hosts(threshold.key, &key),
+                            ..Event::at(moment, &|| rate_words(threshold, &key))
+                        });
                     });
                 }
             }
@@ -236,17 +233,36 @@ fn now(arrivals: &Arrivals) -> Moment {
     }
 }
 
-/// Addresses of a key that a threshold counts; `None` for a key without an address.
-fn hosts(kind: trigger::Key, key: &FlowKey) -> Option<Hosts> {
-    let trigger::Key::Of(kind) = kind else {
+/// Addresses of a key that a threshold counts: of a key with both ends, of its source. `None` for a key without a source and a destination.
+pub(super) fn hosts(counted: trigger::Key, key: &FlowKey) -> Option<Hosts> {
+    let trigger::Key::Of(kind) = counted else {
         return None;
     };
-    let address = match kind {
-        KeyKind::Src(_) => key.source(),
-        KeyKind::Dst(_) => key.destination(),
+    match kind {
+        KeyKind::Src(_) | KeyKind::Host(_) => Some(Hosts::of(kind, key.source()?)),
+        KeyKind::Dst(_) => Some(Hosts::of(kind, key.destination()?)),
+        KeyKind::Fields(fields) => {
+            let (flow, (src, dst)) = (fields.unpack(key).flow, fields.prefixes());
+            match fields.has(Field::Src) {
+                true => Some(Hosts::of(KeyKind::Src(src), flow.source()?)),
+                false => Some(Hosts::of(KeyKind::Dst(dst), flow.destination()?)),
+            }
+        }
         _ => None,
-    };
-    Some(Hosts::of(kind, address?))
+    }
+}
+
+/// A key that a threshold counts, as text.
+pub(super) fn key_words(counted: trigger::Key, key: &FlowKey) -> String {
+    match counted {
+        trigger::Key::Total => "all packets".to_owned(),
+        // The packet that fires names the ends.
+        trigger::Key::Of(KeyKind::Conversation) => "a conversation".to_owned(),
+        trigger::Key::Of(kind @ (KeyKind::Src(_) | KeyKind::Dst(_) | KeyKind::Host(_))) => {
+            keys::name(kind, key)
+        }
+        trigger::Key::Of(kind) => format!("{kind} {}", keys::name(kind, key)),
+    }
 }
 
 /// Cause of a rate that is exceeded.
@@ -257,11 +273,7 @@ fn rate_words(threshold: &Threshold, key: &FlowKey) -> String {
         Figure::Growth => "times the packets of the window before",
         _ => "packets/s",
     };
-    let name = match (threshold.key, hosts(threshold.key, key)) {
-        (trigger::Key::Total, _) => "all packets".to_owned(),
-        (_, Some(hosts)) => hosts.to_string(),
-        (_, None) => "a conversation".to_owned(),
-    };
+    let name = key_words(threshold.key, key);
     format!("{name}: more than {above} {unit} in a window of {window:?}")
 }
 

@@ -5,14 +5,14 @@ use super::arrival::Arrivals;
 use super::condition::ends;
 use super::panes::Moment;
 use super::save::{Complete, SaveFile};
-use super::trigger::Keep;
+use super::trigger::{self, Keep};
 use crate::provenance::Chosen;
 use core::fmt;
 use core::net::IpAddr;
 use std::time::Duration;
 use weir_filter::Names;
 use weir_measure::KeyKind;
-use weir_packet::flow::{FlowKey, Parser, Tunnels};
+use weir_packet::flow::{Facts, FlowKey, Parser, Tunnels};
 use weir_packet::savefile::{Interface, Record, Statistics};
 use weir_pipeline::select::Selection;
 use weir_store::ring::{Cursor, Filters, From, History, Piece};
@@ -164,6 +164,28 @@ impl Interfaces {
     /// Flow key of a packet, if it has one.
     pub fn key(&self, record: &Record<'_>) -> Option<FlowKey> {
         self.parser(record)?.key(record.frame.data).ok()
+    }
+
+    /// Keys under which a threshold counts a packet.
+    pub fn keys(&self, key: trigger::Key, record: &Record<'_>) -> [Option<FlowKey>; 2] {
+        let trigger::Key::Of(kind) = key else {
+            return [Some(FlowKey::NONE), None];
+        };
+        let facts = match kind.needs_facts() {
+            true => self.facts(record),
+            false => Facts::NONE,
+        };
+        kind.keys(self.key(record).as_ref(), &facts, record.frame.wire_len)
+    }
+
+    fn facts(&self, record: &Record<'_>) -> Facts {
+        let parser = self.parser(record);
+        let mut facts = parser.map_or(Facts::NONE, |parser| parser.facts(record.frame.data));
+        let interface = self.all.get(record.frame.interface as usize);
+        if let Some(name) = interface.and_then(|interface| interface.name.as_deref()) {
+            facts.set_interface(name);
+        }
+        facts
     }
 
     /// Flow parser of a packet's interface, if its frames have flow keys.

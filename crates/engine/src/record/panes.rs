@@ -11,8 +11,12 @@
 //! Packets are put into the sample of their pane a batch at a time. Numbers are compared with the condition when a pane has ended, and at
 //! the end of all packets. A scan is therefore noticed a tenth of a window later, at most.
 
+use core::hash::Hash;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::collections::HashSet;
+use weir_measure::KeyKind;
 use weir_memory::Request;
+use weir_packet::flow::FlowKey;
 use weir_sketch::{Contact, Error, Marks, Spreaders};
 
 /// All samples of a window have one size and one seed.
@@ -21,8 +25,80 @@ const ALIKE: &str = "the samples are alike";
 /// Source or destination address, or their prefix, as one of IPv6: an address of IPv4 is mapped (RFC 4291, section 2.5.5.2).
 pub(super) type Address = [u8; 16];
 
+/// Key of a sample.
+pub(super) trait Counted: weir_sketch::Key + Hash {
+    /// All packets together.
+    const ALL: Self;
+
+    /// An address of `family`.
+    fn host(family: u8, address: &[u8; 16]) -> Self;
+
+    /// The key of a packet.
+    fn of(kind: KeyKind, flow: &FlowKey) -> Self;
+
+    /// The flow key of a key of this kind.
+    fn flow(&self, kind: KeyKind) -> FlowKey;
+}
+
+/// A source or a destination: a sample of its pairs has room for twice as many as one of other keys.
+impl Counted for Address {
+    const ALL: Self = [0; 16];
+
+    fn host(family: u8, address: &[u8; 16]) -> Self {
+        mapped(family, address)
+    }
+
+    fn of(kind: KeyKind, flow: &FlowKey) -> Self {
+        let key = kind.project(flow);
+        match kind {
+            KeyKind::Dst(_) => mapped(flow.family, &key.dst),
+            _ => mapped(flow.family, &key.src),
+        }
+    }
+
+    fn flow(&self, kind: KeyKind) -> FlowKey {
+        let (family, address) = match address(self) {
+            IpAddr::V4(address) => {
+                let mut bytes = [0; 16];
+                bytes[..4].copy_from_slice(&address.octets());
+                (4, bytes)
+            }
+            IpAddr::V6(address) => (6, address.octets()),
+        };
+        let mut key = FlowKey {
+            family,
+            ..FlowKey::NONE
+        };
+        match kind {
+            KeyKind::Dst(_) => key.dst = address,
+            _ => key.src = address,
+        }
+        key
+    }
+}
+
+impl Counted for FlowKey {
+    const ALL: Self = Self::NONE;
+
+    fn host(family: u8, address: &[u8; 16]) -> Self {
+        Self {
+            src: *address,
+            family,
+            ..Self::NONE
+        }
+    }
+
+    fn of(kind: KeyKind, flow: &FlowKey) -> Self {
+        kind.project(flow)
+    }
+
+    fn flow(&self, _: KeyKind) -> FlowKey {
+        *self
+    }
+}
+
 /// Address of a key that holds one, as an element of a sample.
-pub(super) fn mapped(family: u8, address: &[u8; 16]) -> Address {
+fn mapped(family: u8, address: &[u8; 16]) -> Address {
     match family {
         4 => Ipv4Addr::from([address[0], address[1], address[2], address[3]])
             .to_ipv6_mapped()
@@ -32,25 +108,25 @@ pub(super) fn mapped(family: u8, address: &[u8; 16]) -> Address {
 }
 
 /// The address of a key of a sample.
-pub(super) fn address(key: &Address) -> IpAddr {
+fn address(key: &Address) -> IpAddr {
     Ipv6Addr::from(*key).to_canonical()
 }
 
 /// A packet as a contact of a key.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Offer {
+pub(super) struct Offer<K> {
     /// Hash of the pair of key and element.
     pub hash: u64,
-    pub key: Address,
+    pub key: K,
     pub marks: Marks,
 }
 
-impl Contact<Address> for Offer {
+impl<K: Counted> Contact<K> for Offer<K> {
     fn pair(&self) -> u64 {
         self.hash
     }
 
-    fn key(&self) -> Address {
+    fn key(&self) -> K {
         self.key
     }
 
@@ -67,8 +143,8 @@ pub(super) struct Moment {
 }
 
 /// The sample of a pane.
-struct Pane {
-    sample: Spreaders<Address>,
+struct Pane<K> {
+    sample: Spreaders<K>,
     /// Packets offered to the sample, an upper bound of its pairs.
     offers: u64,
 }
@@ -87,15 +163,15 @@ pub(super) struct Shape {
 }
 
 /// Panes of a window, of which the newest is open.
-pub(super) struct Panes {
+pub(super) struct Panes<K> {
     shape: Shape,
     pane_ns: i64,
-    panes: Vec<Pane>,
+    panes: Vec<Pane<K>>,
     /// Number of the open pane; `None` before the first packet.
     open: Option<i64>,
 }
 
-impl Panes {
+impl<K: Counted> Panes<K> {
     pub fn new(shape: Shape, seed: u64) -> Result<Self, Error> {
         let pane = |_| {
             Ok(Pane {
@@ -147,13 +223,13 @@ impl Panes {
         self.open = Some(number);
     }
 
-    fn open(&mut self) -> Option<&mut Pane> {
+    fn open(&mut self) -> Option<&mut Pane<K>> {
         let at = self.at(self.open?);
         self.panes.get_mut(at)
     }
 
     /// The pane so many panes before the open one.
-    fn ago(&self, ago: usize) -> Option<&Pane> {
+    fn ago(&self, ago: usize) -> Option<&Pane<K>> {
         self.panes.get(self.at(self.open? - ago as i64))
     }
 
@@ -174,7 +250,7 @@ impl Panes {
     }
 
     /// Puts packets into the open pane.
-    pub fn update(&mut self, offers: &[Offer]) {
+    pub fn update(&mut self, offers: &[Offer<K>]) {
         if let Some(pane) = self.open() {
             pane.sample.update(offers);
             pane.offers += offers.len() as u64;
@@ -196,14 +272,14 @@ impl Panes {
         self.window(skipped).map(|pane| pane.offers).sum()
     }
 
-    fn window(&self, skipped: usize) -> impl Iterator<Item = &Pane> {
+    fn window(&self, skipped: usize) -> impl Iterator<Item = &Pane<K>> {
         let panes = skipped..skipped + self.shape.panes;
         panes.filter_map(|ago| self.ago(ago))
     }
 
     /// Merges the samples of that window into `window`. The panes after it give marks only: an answer counts, and another contact does
     /// not.
-    pub fn merge(&self, skipped: usize, window: &mut Spreaders<Address>) {
+    pub fn merge(&self, skipped: usize, window: &mut Spreaders<K>) {
         window.clear();
         for pane in self.window(skipped).filter(|pane| pane.offers > 0) {
             window.merge(&pane.sample).expect(ALIKE);
@@ -213,22 +289,13 @@ impl Panes {
         }
     }
 
-    /// The keys with a contact in the newest pane of that window, of these keys, in order.
+    /// The keys with a contact in the newest pane of that window, of these keys.
     ///
-    /// **Cost**: reads the sample of the pane once, with a binary search among the keys for each of its pairs.
-    pub fn recent(&self, skipped: usize, mut keys: Vec<Address>) -> Vec<Address> {
-        keys.sort_unstable();
-        let mut are_recent = vec![false; keys.len()];
-        if let Some(pane) = self.ago(skipped).filter(|_| !keys.is_empty()) {
-            for key in pane.sample.sent_keys() {
-                if let Ok(at) = keys.binary_search(key) {
-                    are_recent[at] = true;
-                }
-            }
-        }
-        let mut are_recent = are_recent.into_iter();
-        keys.retain(|_| are_recent.next() == Some(true));
-        keys
+    /// **Cost**: reads the sample of the pane once, with a search in a hash table for each of its pairs.
+    pub fn recent(&self, skipped: usize, keys: &HashSet<K>) -> HashSet<K> {
+        let pane = self.ago(skipped).filter(|_| !keys.is_empty());
+        let sent = pane.into_iter().flat_map(|pane| pane.sample.sent_keys());
+        sent.filter(|key| keys.contains(*key)).copied().collect()
     }
 
     /// Memory of the samples, bytes.

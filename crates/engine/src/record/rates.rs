@@ -110,25 +110,32 @@ impl Rates {
         (slots + size_of_val(&self.counts[..])) as u64
     }
 
-    /// Counts a packet of a flow that arrived at `time`, ns. Returns its key if the key exceeds the threshold now.
-    pub fn count(&mut self, flow: Option<&FlowKey>, bits: u64, time: i64) -> Option<FlowKey> {
-        let pane = time.div_euclid(self.pane_ns);
-        self.begin(pane, time);
-        let (key, slot) = match self.threshold.key {
-            Key::Total => (FlowKey::NONE, 0),
-            Key::Of(kind) => {
-                let key = kind.project(flow?);
-                (key, self.slot(&key))
-            }
-        };
-        self.slide(slot);
+    /// Counts a packet of these keys that arrived at `time`, ns. Calls `exceeds` with each key that exceeds the threshold now.
+    pub fn count(
+        &mut self,
+        keys: [Option<FlowKey>; 2],
+        bits: u64,
+        time: i64,
+        exceeds: &mut dyn FnMut(FlowKey),
+    ) {
+        self.begin(time.div_euclid(self.pane_ns), time);
         let amount = match self.threshold.figure {
             Figure::Bits => bits,
             _ => 1,
         };
-        self.counts[slot * self.each + self.pane.rem_euclid(self.each as i64) as usize] += amount;
-        self.slots[slot].held += amount;
-        (self.value(slot) > self.threshold.above).then_some(key)
+        for key in keys.into_iter().flatten() {
+            let slot = match self.threshold.key {
+                Key::Total => 0,
+                Key::Of(_) => self.slot(&key),
+            };
+            self.slide(slot);
+            let pane = self.pane.rem_euclid(self.each as i64) as usize;
+            self.counts[slot * self.each + pane] += amount;
+            self.slots[slot].held += amount;
+            if self.value(slot) > self.threshold.above {
+                exceeds(key);
+            }
+        }
     }
 
     /// Begins the pane of a packet. A late packet counts in the open pane.

@@ -22,13 +22,15 @@
 //! While a window has few pairs, all of them are in its sample and the numbers are exact. Else the lower bounds of a number and of
 //! the share have to exceed the figures.
 
+use super::condition::{hosts, key_words};
 use super::firing::{Hosts, nanoseconds};
-use super::panes::{Address, Moment, Offer, Panes, Shape, address, mapped};
+use super::panes::{Address, Counted, Moment, Offer, Panes, Shape};
 use super::rates::PANES;
 use super::trigger::{Figure, Key, Threshold};
+use std::collections::HashSet;
 use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
-use weir_measure::KeyKind;
+use weir_measure::{By, KeyKind, PairFields, Prefix};
 use weir_memory::Request;
 use weir_packet::LinkType;
 use weir_packet::flow::{FlowKey, Hasher, Parser};
@@ -52,6 +54,9 @@ const BYTES_A_SECOND: i64 = 2 << 20;
 const LEAST_BYTES: i64 = 256 << 10;
 const MOST_BYTES: i64 = 2 << 20;
 
+/// Key of all packets together: no bits of their destinations. Its peers are sources.
+const ALL_PACKETS: KeyKind = KeyKind::Dst(Prefix::of(0));
+
 /// Largest number of keys that one look finds.
 const MOST_KEYS: usize = 4096;
 
@@ -61,13 +66,14 @@ const REMEMBERED: usize = 4096;
 /// Condition on the numbers of a key.
 #[derive(Clone, Copy, Debug)]
 enum Rule {
-    Exceeds(Threshold),
+    /// A threshold, and the fields that tell its pairs of key and element.
+    Exceeds(Threshold, PairFields),
     Scan,
 }
 
 /// A key that meets the condition.
 pub(super) struct Offender {
-    /// The key, as the source address of a flow key.
+    /// The key; a source, if the rule is for scans.
     pub key: FlowKey,
     /// Addresses of the key.
     pub hosts: Option<Hosts>,
@@ -159,13 +165,13 @@ impl Content {
 ///
 /// **Memory**: a sample for each pane, and one for the window: 22 MiB for a threshold over a second and more, 46 MiB for the rule for
 /// scans. **Cost**: a hash and an update of a sample for each offer; merges of all panes when a pane ends. A packet allocates nothing.
-pub(super) struct Spread {
+pub(super) struct Spread<K = Address> {
     rule: Rule,
     hasher: Hasher,
-    batch: Vec<Offer>,
-    fast: Panes,
-    slow: Option<Panes>,
-    window: Spreaders<Address>,
+    batch: Vec<Offer<K>>,
+    fast: Panes<K>,
+    slow: Option<Panes<K>>,
+    window: Spreaders<K>,
     /// Last packet so far.
     latest: Moment,
     /// Hashes of contacts, each at a place of its own.
@@ -176,13 +182,121 @@ pub(super) struct Spread {
     is_saturated: bool,
 }
 
-impl Spread {
-    pub fn threshold(threshold: Threshold) -> Result<Self, Error> {
-        let shape = shape(nanoseconds(threshold.window), 0);
-        Self::new(Rule::Exceeds(threshold), shape, None)
+/// Check of the numbers of keys, whatever their keys are.
+pub(super) trait Spreading: Send {
+    /// Whether the contents of packets matter.
+    fn reads_contents(&self) -> bool;
+
+    /// Memory, bytes.
+    fn memory_bytes(&self) -> u64;
+
+    /// Reason for which the check may miss keys; `None` if there is none.
+    fn doubt(&self) -> Option<&'static str>;
+
+    /// Counts a packet. Calls `found` for keys that met the condition up to the packet before.
+    fn count(
+        &mut self,
+        flow: &FlowKey,
+        content: Content,
+        moment: Moment,
+        found: &mut dyn FnMut(Offender),
+    );
+
+    /// Ends the panes before `time`, by the clock. Before the first packet, the clock of the packets is unknown.
+    fn pass(&mut self, time: i64, found: &mut dyn FnMut(Offender));
+
+    /// Looks at all packets so far, because no other one comes.
+    fn finish(&mut self, found: &mut dyn FnMut(Offender));
+}
+
+/// A check of the rule for scans.
+pub(super) fn scan() -> Result<Box<dyn Spreading>, Error> {
+    Ok(Box::new(Spread::<Address>::scan()?))
+}
+
+/// A check of a threshold of elements by `figure`.
+pub(super) fn threshold(threshold: Threshold, figure: By) -> Result<Box<dyn Spreading>, Error> {
+    Ok(match threshold.key {
+        Key::Total | Key::Of(KeyKind::Src(_) | KeyKind::Dst(_)) => {
+            Box::new(Spread::<Address>::threshold(threshold, figure)?)
+        }
+        Key::Of(_) => Box::new(Spread::<FlowKey>::threshold(threshold, figure)?),
+    })
+}
+
+impl<K: Counted> Spreading for Spread<K> {
+    fn reads_contents(&self) -> bool {
+        matches!(self.rule, Rule::Scan)
     }
 
-    pub fn scan() -> Result<Self, Error> {
+    fn memory_bytes(&self) -> u64 {
+        let slow = self.slow.as_ref().map_or(0, Panes::memory_bytes);
+        self.fast.memory_bytes() + slow + self.window.memory_bytes() as u64
+    }
+
+    fn doubt(&self) -> Option<&'static str> {
+        if matches!(self.rule, Rule::Scan) && !self.hears && self.latest != Moment::default() {
+            return Some(
+                "no contact was answered: the capture may have one direction only, so that a scan cannot be told",
+            );
+        }
+        self.is_saturated.then_some(
+            "the sample of its contacts was saturated: a key may have had more than was found",
+        )
+    }
+
+    fn count(
+        &mut self,
+        flow: &FlowKey,
+        content: Content,
+        moment: Moment,
+        found: &mut dyn FnMut(Offender),
+    ) {
+        self.advance(moment.arrived, found);
+        self.latest = Moment {
+            arrived: moment.arrived.max(self.latest.arrived),
+            ..moment
+        };
+        match self.rule {
+            Rule::Exceeds(threshold, pairs) => self.offer_element(flow, &threshold, &pairs),
+            Rule::Scan => self.offer_contact(flow, content),
+        }
+        if self.batch.len() >= BATCH {
+            self.flush();
+        }
+    }
+
+    fn pass(&mut self, time: i64, found: &mut dyn FnMut(Offender)) {
+        if self.latest != Moment::default() {
+            self.advance(time, found);
+        }
+    }
+
+    fn finish(&mut self, found: &mut dyn FnMut(Offender)) {
+        self.flush();
+        let (mut look, fast, slow) = self.look(found);
+        for skipped in (0..=fast.grace()).rev() {
+            look.at(fast, skipped);
+        }
+        if let Some(slow) = slow {
+            slow.take(fast);
+            look.at(slow, 0);
+        }
+    }
+}
+
+impl<K: Counted> Spread<K> {
+    fn threshold(threshold: Threshold, figure: By) -> Result<Self, Error> {
+        let shape = shape(nanoseconds(threshold.window), 0);
+        let kind = match threshold.key {
+            Key::Of(kind) => kind,
+            Key::Total => ALL_PACKETS,
+        };
+        let rule = Rule::Exceeds(threshold, PairFields::of(kind, figure));
+        Self::new(rule, shape, None)
+    }
+
+    fn scan() -> Result<Self, Error> {
         Self::new(Rule::Scan, shape(FAST_NS, 1), Some(shape(SLOW_NS, 1)))
     }
 
@@ -190,7 +304,7 @@ impl Spread {
         let seed = RandomState::new().hash_one(0);
         let remembered = match rule {
             Rule::Scan => REMEMBERED,
-            Rule::Exceeds(_) => 0,
+            Rule::Exceeds(..) => 0,
         };
         Ok(Self {
             rule,
@@ -204,58 +318,6 @@ impl Spread {
             hears: false,
             is_saturated: false,
         })
-    }
-
-    /// Whether the contents of packets matter.
-    pub fn reads_contents(&self) -> bool {
-        matches!(self.rule, Rule::Scan)
-    }
-
-    /// Memory, bytes.
-    pub fn memory_bytes(&self) -> u64 {
-        let slow = self.slow.as_ref().map_or(0, Panes::memory_bytes);
-        self.fast.memory_bytes() + slow + self.window.memory_bytes() as u64
-    }
-
-    /// Reason for which the check may miss keys; `None` if there is none.
-    pub fn doubt(&self) -> Option<&'static str> {
-        if matches!(self.rule, Rule::Scan) && !self.hears && self.latest != Moment::default() {
-            return Some(
-                "no contact was answered: the capture may have one direction only, so that a scan cannot be told",
-            );
-        }
-        self.is_saturated.then_some(
-            "the sample of its contacts was saturated: a key may have had more than was found",
-        )
-    }
-
-    /// Counts a packet. Calls `found` for keys that met the condition up to the packet before.
-    pub fn count(
-        &mut self,
-        flow: &FlowKey,
-        content: Content,
-        moment: Moment,
-        found: &mut dyn FnMut(Offender),
-    ) {
-        self.advance(moment.arrived, found);
-        self.latest = Moment {
-            arrived: moment.arrived.max(self.latest.arrived),
-            ..moment
-        };
-        match self.rule {
-            Rule::Exceeds(threshold) => self.offer_element(flow, threshold.key, threshold.figure),
-            Rule::Scan => self.offer_contact(flow, content),
-        }
-        if self.batch.len() >= BATCH {
-            self.flush();
-        }
-    }
-
-    /// Ends the panes before `time`, by the clock. Before the first packet, the clock of the packets is unknown.
-    pub fn pass(&mut self, time: i64, found: &mut dyn FnMut(Offender)) {
-        if self.latest != Moment::default() {
-            self.advance(time, found);
-        }
     }
 
     /// Ends the panes before `time`, by arrivals.
@@ -276,24 +338,11 @@ impl Spread {
         }
     }
 
-    /// Looks at all packets so far, because no other one comes.
-    pub fn finish(&mut self, found: &mut dyn FnMut(Offender)) {
-        self.flush();
-        let (mut look, fast, slow) = self.look(found);
-        for skipped in (0..=fast.grace()).rev() {
-            look.at(fast, skipped);
-        }
-        if let Some(slow) = slow {
-            slow.take(fast);
-            look.at(slow, 0);
-        }
-    }
-
     /// A look at the windows, with the panes of the short one and, for scans, of the long one.
     fn look<'a>(
         &'a mut self,
         found: &'a mut dyn FnMut(Offender),
-    ) -> (Look<'a>, &'a mut Panes, Option<&'a mut Panes>) {
+    ) -> (Look<'a, K>, &'a mut Panes<K>, Option<&'a mut Panes<K>>) {
         let look = Look {
             rule: self.rule,
             hears: self.hears,
@@ -311,23 +360,8 @@ impl Spread {
     }
 
     /// Offers a packet as an element of the key of a threshold.
-    fn offer_element(&mut self, flow: &FlowKey, key: Key, figure: Figure) {
-        let (address, peer) = match key {
-            Key::Of(kind @ KeyKind::Src(_)) => (kind.project(flow).src, flow.dst),
-            Key::Of(kind) => (kind.project(flow).dst, flow.src),
-            Key::Total => ([0; 16], flow.src),
-        };
-        let mut pair = FlowKey {
-            src: address,
-            ..FlowKey::NONE
-        };
-        // A port of all packets together is the same port in both families.
-        if (key, figure) != (Key::Total, Figure::Ports) {
-            pair.family = flow.family;
-        }
-        if figure != Figure::Ports {
-            pair.dst = peer;
-        }
+    fn offer_element(&mut self, flow: &FlowKey, threshold: &Threshold, pairs: &PairFields) {
+        let figure = threshold.figure;
         if figure != Figure::Peers {
             // Later fragments do not tell their ports, and packets without ports are contacts only.
             let has_ports = flow.flags & FlowKey::HAS_PORTS != 0;
@@ -335,14 +369,12 @@ impl Spread {
             if is_later || figure == Figure::Ports && !has_ports {
                 return;
             }
-            pair.dport = flow.dport;
-            pair.proto = flow.proto;
         }
         self.batch.push(Offer {
-            hash: self.hasher.plain(&pair),
-            key: match key {
-                Key::Total => address,
-                Key::Of(_) => mapped(flow.family, &address),
+            hash: self.hasher.plain(&pairs.project(flow)),
+            key: match threshold.key {
+                Key::Total => K::ALL,
+                Key::Of(kind) => K::of(kind, flow),
             },
             marks: Marks::CONTACT,
         });
@@ -360,7 +392,7 @@ impl Spread {
         self.hears |= self.contacts[hash as usize % REMEMBERED] == hash;
         self.batch.push(Offer {
             hash,
-            key: mapped(flow.family, &flow.dst),
+            key: K::host(flow.family, &flow.dst),
             marks: match content.is_reset {
                 true => Marks::REFUSAL,
                 false => Marks::ANSWER,
@@ -373,7 +405,7 @@ impl Spread {
         self.contacts[hash as usize % REMEMBERED] = hash;
         self.batch.push(Offer {
             hash,
-            key: mapped(flow.family, &flow.src),
+            key: K::host(flow.family, &flow.src),
             marks: match content.acknowledges {
                 true => Marks::CONTACT | Marks::ANSWER,
                 false => Marks::CONTACT,
@@ -391,7 +423,7 @@ impl Spread {
         self.hears |= flow.src == quoted.dst && self.contacts[hash as usize % REMEMBERED] == hash;
         self.batch.push(Offer {
             hash,
-            key: mapped(quoted.family, &quoted.src),
+            key: K::host(quoted.family, &quoted.src),
             marks,
         });
     }
@@ -432,20 +464,20 @@ fn shape(window_ns: i64, grace: usize) -> Shape {
 }
 
 /// A look at the numbers of windows.
-struct Look<'a> {
+struct Look<'a, K> {
     rule: Rule,
     hears: bool,
     moment: Moment,
-    window: &'a mut Spreaders<Address>,
+    window: &'a mut Spreaders<K>,
     is_saturated: &'a mut bool,
     found: &'a mut dyn FnMut(Offender),
 }
 
-impl Look<'_> {
+impl<K: Counted> Look<'_, K> {
     /// Finds the keys that meet the condition in the window that ends `skipped` panes before the end of the open one.
-    fn at(&mut self, panes: &Panes, skipped: usize) {
+    fn at(&mut self, panes: &Panes<K>, skipped: usize) {
         let above = match self.rule {
-            Rule::Exceeds(threshold) => threshold.above,
+            Rule::Exceeds(threshold, _) => threshold.above,
             Rule::Scan if !self.hears => return,
             Rule::Scan => CONTACTS,
         };
@@ -458,20 +490,22 @@ impl Look<'_> {
         let most = (self.window.capacity() / (above as usize + 1)).clamp(1, MOST_KEYS);
         let (ranking, _) = self.window.ranking(most);
         let share = self.window.share();
-        let meets = |one: &&Spreader<Address>| {
+        let meets = |one: &&Spreader<K>| {
             let is_scan = || is_scan(one, share);
             one.lower as f64 > above && (!matches!(self.rule, Rule::Scan) || is_scan())
         };
         let all: Vec<_> = ranking.iter().filter(meets).collect();
         // A key that sends no more stays in the window for a while, and is no new event.
-        let recent = panes.recent(skipped, all.iter().map(|one| one.key).collect());
+        let recent = panes.recent(
+            skipped,
+            &all.iter().map(|one| one.key).collect::<HashSet<_>>(),
+        );
         for one in all {
-            if recent.binary_search(&one.key).is_err() {
+            if !recent.contains(&one.key) {
                 continue;
             }
             let reach_ns = panes.window_ns();
-            let (key, hosts) = self.key(&one.key);
-            let name = hosts.map_or("all packets".to_owned(), |hosts| hosts.to_string());
+            let (key, hosts, name) = self.told(&one.key);
             (self.found)(Offender {
                 key,
                 hosts,
@@ -482,30 +516,26 @@ impl Look<'_> {
         }
     }
 
-    /// Flow key and addresses of a key of the sample.
-    fn key(&self, key: &Address) -> (FlowKey, Option<Hosts>) {
-        let address = address(key);
-        let hosts = match self.rule {
-            Rule::Scan => Some(Hosts::one(address)),
-            Rule::Exceeds(Threshold {
-                key: Key::Of(kind), ..
-            }) => Some(Hosts::of(kind, address)),
-            Rule::Exceeds(_) => None,
+    /// Flow key, addresses and name of a key of the sample.
+    fn told(&self, key: &K) -> (FlowKey, Option<Hosts>, String) {
+        let counted = match self.rule {
+            Rule::Scan => Key::Of(KeyKind::SRC),
+            Rule::Exceeds(threshold, _) => threshold.key,
         };
-        let key = FlowKey {
-            src: *key,
-            ..FlowKey::NONE
+        let flow = match counted {
+            Key::Total => FlowKey::NONE,
+            Key::Of(kind) => key.flow(kind),
         };
-        (key, hosts)
+        (flow, hosts(counted, &flow), key_words(counted, &flow))
     }
 }
 
 /// Number of elements of a key, as text.
-fn words(rule: Rule, one: &Spreader<Address>, window_ns: i64) -> String {
+fn words<K>(rule: Rule, one: &Spreader<K>, window_ns: i64) -> String {
     let about = if one.lower == one.upper { "" } else { "about " };
     let window = Duration::from_nanos(window_ns.unsigned_abs());
     match rule {
-        Rule::Exceeds(Threshold { figure, above, .. }) => {
+        Rule::Exceeds(Threshold { figure, above, .. }, _) => {
             let what = match figure {
                 Figure::Ports => "ports",
                 Figure::Contacts => "contacts",
@@ -527,7 +557,7 @@ fn words(rule: Rule, one: &Spreader<Address>, window_ns: i64) -> String {
 }
 
 /// Estimated contacts without an answer. A window without any answer has no number of them.
-fn silent(one: &Spreader<Address>) -> u64 {
+fn silent<K>(one: &Spreader<K>) -> u64 {
     one.unanswered.unwrap_or(one.estimate)
 }
 
@@ -536,7 +566,7 @@ fn silent(one: &Spreader<Address>) -> u64 {
 /// The share of the failing contacts is two standard deviations of a sample without replacement above the figure: the bound of
 /// Wilson, "Probable inference, the law of succession, and statistical inference" (1927), with the variance of the pairs that are not in
 /// the sample. If all are, it is the share itself.
-fn is_scan(one: &Spreader<Address>, share: f64) -> bool {
+fn is_scan<K>(one: &Spreader<K>, share: f64) -> bool {
     let contacts = one.estimate.max(1) as f64;
     let failing = (silent(one) + one.refused.unwrap_or(0)) as f64;
     let ratio = (failing / contacts).min(1.0);

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 use std::path::PathBuf;
 use std::time::Duration;
-use weir_measure::KeyKind;
+use weir_measure::{By, KeyKind};
 
 /// A trigger.
 #[derive(Clone, Debug)]
@@ -89,14 +89,14 @@ pub struct Threshold {
 pub enum Key {
     /// All packets together.
     Total,
-    /// A part of the flow key of a packet.
+    /// A part of a packet, under which a measurement also counts it; for both of its ends, if the kind does.
     Of(KeyKind),
 }
 
 /// Figure that a threshold is about.
 ///
 /// The elements of a source or a prefix of sources lie at the destination of its packets: addresses, ports, or both. The elements of
-/// a destination, and of all packets together, are source addresses and destination ports.
+/// a destination, and of all packets together, are source addresses and destination ports. [`By`] says which keys have elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Figure {
     /// Packets per second.
@@ -118,9 +118,14 @@ impl Figure {
     /// The shortest window of figures that count different elements.
     pub const LEAST_WINDOW: Duration = Duration::from_millis(100);
 
-    /// Whether the figure is a number of different elements, which a sample estimates.
-    pub fn is_of_elements(self) -> bool {
-        matches!(self, Self::Peers | Self::Ports | Self::Contacts)
+    /// The figure of a measurement with the same elements, if the figure is a number of different elements, which a sample estimates.
+    pub fn elements(self) -> Option<By> {
+        match self {
+            Self::Packets | Self::Bits | Self::Growth => None,
+            Self::Peers => Some(By::Peers),
+            Self::Ports => Some(By::Ports),
+            Self::Contacts => Some(By::Contacts),
+        }
     }
 }
 

@@ -3,11 +3,11 @@
 //! Names of members in JSON, headings of csv and tsv, tables with `--columns` and `weir help columns` are read from the one list
 //! [`COLUMNS`], and the parts of keys from [`KEY_COLUMNS`].
 
-use super::keys::key_json;
 use super::{Answers, bound_json, stamp};
 use crate::rows::{Form, RowWriter, heading};
 use crate::{Refusal, refusal, refuse};
 use serde_json::{Map, Value, json};
+use weir_engine::keys::key_json;
 use weir_measure::{
     Bound, BoundKind, By, KeyKind, Row, Sides, Spreader, Weigh, Window, bits_per_second, per_second,
 };

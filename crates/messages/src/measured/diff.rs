@@ -1,11 +1,11 @@
 //! Answers about the difference of two measurements: tables of changes, and the totals of both sides.
 
 use super::columns::{Cell, KEY_COLUMNS, Unit, key_names};
-use super::keys::key_json;
 use super::{estimate_json, kind_name, lacks, stamp};
 use crate::rows::{Form, RowWriter, heading};
 use crate::{Refusal, refusal, refuse};
 use serde_json::{Map, Value, json};
+use weir_engine::keys::key_json;
 use weir_engine::ledger::Ledger;
 use weir_engine::name::Name;
 use weir_measure::names::Names;

@@ -126,6 +126,13 @@ impl Facts {
         };
     }
 
+    /// Sets the name of the interface, and cuts it to its first 16 bytes.
+    pub fn set_interface(&mut self, name: &str) {
+        self.interface = [0; 16];
+        let len = name.len().min(self.interface.len());
+        self.interface[..len].copy_from_slice(&name.as_bytes()[..len]);
+    }
+
     /// Sets the identifier of the VLAN tag.
     pub fn set_vlan(&mut self, vlan: u16) {
         self.vlan = vlan;

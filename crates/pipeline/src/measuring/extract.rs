@@ -154,9 +154,7 @@ impl<'a> Beside<'a> {
         }
         let about = self.layout.interfaces.get(interface);
         if let Some(name) = about.and_then(|about| about.name.as_deref()) {
-            let bytes = name.as_bytes();
-            let len = bytes.len().min(facts.interface.len());
-            facts.interface[..len].copy_from_slice(&bytes[..len]);
+            facts.set_interface(name);
         }
         facts
     }

@@ -19,9 +19,9 @@ Examples:
   sudo weir record eth0 /var/cap --trigger dns='udp port 53 and greater 512' --keep flow  save only that conversation
   weir record trace.pcap out --trigger syn='tcp[13] = 2'  try triggers on a file, in packet time
 
-Thresholds are KEY>VALUE FIGURE/WINDOW (weir help triggers). Keys: total, src, dst, conversation, prefixes such as src/24. Figures:
-packets/s and bit/s, averages over the window; peers, ports, contacts (peers with a port), different ones; times, packets in this
-window divided by the packets of the window before. Sizes and rates take k, M, G. Windows slide, and each key fires by itself.
+Thresholds are KEY>VALUE FIGURE/WINDOW (weir help triggers). Keys: total, and those of weir measure --key, such as src,
+src/24, host, dport, vlan or src,dport. Figures: packets/s and bit/s, averages over the window; peers, ports, contacts (peers with a
+port), different ones; times, packets in this window divided by the packets of the window before. Sizes and rates take k, M, G. Windows slide, and each key fires by itself.
 
 --trigger scan fires for a source with more than 100 contacts in 10s or 5m of which at least 80 % stay unanswered or are refused.
 

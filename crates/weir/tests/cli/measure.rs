@@ -15,7 +15,7 @@ mod windows;
 
 use crate::support::*;
 use serde_json::{Map, Value, json};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use weir_generator::{FRAME_MAX, Generator, Profile, Sizes};
 

@@ -28,8 +28,10 @@ fn flow(source: u32) -> FlowKey {
 /// Indices of the packets at which a key exceeds the threshold.
 fn exceeding(rates: &mut Rates, packets: &[(i64, u32)]) -> Vec<usize> {
     let count = |(index, (time, source)): (usize, &(i64, u32))| {
-        let key = rates.count(Some(&flow(*source)), 480, *time);
-        key.map(|_| index)
+        let key = KeyKind::SRC.project(&flow(*source));
+        let mut exceeds = false;
+        rates.count([Some(key), None], 480, *time, &mut |_| exceeds = true);
+        exceeds.then_some(index)
     };
     packets.iter().enumerate().filter_map(count).collect()
 }

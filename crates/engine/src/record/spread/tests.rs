@@ -37,11 +37,11 @@ fn threshold(kind: KeyKind, figure: Figure, above: f64, seconds: u64) -> Spread 
         above,
         window: Duration::from_secs(seconds),
     };
-    Spread::threshold(threshold).unwrap()
+    Spread::threshold(threshold, figure.elements().unwrap()).unwrap()
 }
 
 /// Texts and times of the offenders among packets.
-fn offenders(spread: &mut Spread, packets: &[(i64, FlowKey)]) -> Vec<(i64, String)> {
+fn offenders(spread: &mut dyn Spreading, packets: &[(i64, FlowKey)]) -> Vec<(i64, String)> {
     let mut all = Vec::new();
     let found = &mut |one: Offender| all.push((one.moment.arrived, one.text));
     for (time, flow) in packets {
@@ -98,14 +98,61 @@ fn ports_of_one_host_are_found_and_contacts_of_a_prefix() {
 }
 
 #[test]
+fn elements_of_ports_protocols_and_several_fields_are_found() {
+    // 120 clients of one port of 60 servers, in turn.
+    let packets: Vec<_> = (0..120u32)
+        .map(|i| (i64::from(i) * MS, flow(i, 1000 + i % 60, 443)))
+        .collect();
+    let of = |kind: &str, figure: Figure, above| {
+        let threshold = Threshold {
+            key: Key::Of(kind.parse().unwrap()),
+            figure,
+            above,
+            window: Duration::from_secs(1),
+        };
+        let mut spread = Spread::<FlowKey>::threshold(threshold, figure.elements().unwrap());
+        let found = offenders(spread.as_mut().unwrap(), &packets);
+        found.into_iter().map(|(_, text)| text).collect::<Vec<_>>()
+    };
+    for (kind, figure, text) in [
+        (
+            "dport",
+            Figure::Peers,
+            "dport tcp/443: 60 peers in 1s, more than 50",
+        ),
+        (
+            "sport",
+            Figure::Peers,
+            "sport tcp/40000: 120 peers in 1s, more than 50",
+        ),
+        (
+            "proto",
+            Figure::Contacts,
+            "proto tcp: 60 contacts in 1s, more than 50",
+        ),
+        (
+            "dst/24,dport",
+            Figure::Peers,
+            "dst/24,dport 0.0.3.0/24 443 tcp: 48 peers in 1s, more than 40",
+        ),
+    ] {
+        let above = if kind == "dst/24,dport" { 40.0 } else { 50.0 };
+        let found = of(kind, figure, above);
+        assert!(found.iter().any(|it| it == text), "{found:?}");
+    }
+    assert!(of("pair", Figure::Ports, 1.0).is_empty());
+}
+
+#[test]
 fn many_peers_of_all_packets_and_their_ports_are_found() {
     let of = |figure| {
-        let mut spread = Spread::threshold(Threshold {
+        let all = Threshold {
             key: Key::Total,
             figure,
             above: 100.0,
             window: Duration::from_secs(1),
-        });
+        };
+        let mut spread = Spread::<Address>::threshold(all, figure.elements().unwrap());
         let packets: Vec<_> = (0..120)
             .map(|i| (i * MS, flow(i as u32, 9, i as u16)))
             .collect();
@@ -218,7 +265,7 @@ struct Alarms {
 impl Alarms {
     fn new() -> Self {
         Self {
-            spread: Spread::scan().unwrap(),
+            spread: Spread::<Address>::scan().unwrap(),
             first: BTreeMap::new(),
         }
     }
@@ -452,7 +499,7 @@ fn a_resolver_and_a_web_server_with_many_clients_raise_no_alarm() {
             }
         }
         packets.sort_by_key(|(time, ..)| *time);
-        let (mut spread, mut found) = (Spread::scan().unwrap(), Vec::new());
+        let (mut spread, mut found) = (Spread::<Address>::scan().unwrap(), Vec::new());
         let take = &mut |one: Offender| found.push(one.text);
         for (time, flow, content) in packets {
             let moment = Moment {
@@ -483,7 +530,7 @@ fn answers_to_a_flood_with_forged_sources_are_no_scan() {
             ..Content::default()
         },
     ] {
-        let (mut spread, mut found) = (Spread::scan().unwrap(), 0);
+        let (mut spread, mut found) = (Spread::<Address>::scan().unwrap(), 0);
         let mut count = |time: i64, flow: FlowKey, content| {
             let moment = Moment {
                 arrived: time,

@@ -242,6 +242,62 @@ fn every_key_counts_what_its_fields_say() {
     }
 }
 
+/// A threshold of a recording fires for the keys that have so many packets, and for no other one.
+#[test]
+fn thresholds_of_a_recording_count_by_every_key() {
+    const MOST: u64 = 59;
+    let (temp, frames) = (Temp::new(), frames());
+    let (file, out) = (file(&temp, &frames), temp.at("out"));
+    let expected = expected(&frames);
+    // Packets of a window longer than the file.
+    let threshold = |(i, (key, _)): (usize, &(&str, Counts))| {
+        let value = (MOST as f64 + 0.5) / 1000.0;
+        format!("k{i}={key}>{value} packets/s/1000s")
+    };
+    let thresholds: Vec<String> = expected.iter().enumerate().map(threshold).collect();
+    let mut options = vec![
+        "record", &file, &out, "--ram", "16M", "--json", "--after", "0s",
+    ];
+    for threshold in &thresholds {
+        options.extend(["--threshold", threshold]);
+    }
+    let text = weir(&options).ok().text();
+    let mut found = vec![BTreeSet::new(); expected.len()];
+    for line in text.lines() {
+        let saved: Value = serde_json::from_str(line).expect("an object");
+        let (Some(trigger), Some(cause)) = (saved["trigger"].as_str(), saved["cause"].as_str())
+        else {
+            continue;
+        };
+        let of: usize = trigger[1..].parse().expect("a number");
+        let (key, _) = cause.split_once(": more than").expect(cause);
+        let kind = expected[of].0;
+        let key = key.strip_prefix(&format!("{kind} ")).unwrap_or(key);
+        assert!(saved["fault"].is_null(), "{saved}");
+        assert!(
+            found[of].insert(key.to_owned()),
+            "{key} of {kind} fires twice"
+        );
+    }
+    for ((kind, counts), found) in expected.iter().zip(found) {
+        let many = counts.iter().filter(|(_, (packets, _))| *packets > MOST);
+        let words = |(key, _): (&String, _)| -> String {
+            let parts: Map<String, Value> = serde_json::from_str(key).expect("an object");
+            let words = parts.values().map(|value| match value.as_str() {
+                Some(text) => text.to_owned(),
+                None => value.to_string(),
+            });
+            let words: Vec<String> = words.collect();
+            match *kind {
+                "hosts" => words.join(" <> "),
+                "service" => format!("https {}/{}", words[1], words[0]),
+                _ => words.join(" "),
+            }
+        };
+        assert_eq!(found, many.map(words).collect::<BTreeSet<_>>(), "{kind}");
+    }
+}
+
 /// Sums of windows are the counts of the whole, and changes of keys with two directions are those of their sums.
 #[test]
 fn windows_have_all_keys_too() {

@@ -56,7 +56,7 @@ fn judged(parts: &[Packets]) -> (BTreeMap<String, String>, Option<&'static str>)
     let parser = Parser::new(LinkType::RAW, false).unwrap();
     let mut all = parts.concat();
     all.sort_by_key(|(ms, _)| *ms);
-    let (mut spread, mut found) = (Spread::scan().unwrap(), BTreeMap::new());
+    let (mut spread, mut found) = (Spread::<Address>::scan().unwrap(), BTreeMap::new());
     let take = &mut |one: Offender| {
         let (name, text) = one.text.split_once(": ").unwrap();
         let text = text.replace(" in 10s", "").replace(" in 300s", "");
@@ -180,7 +180,7 @@ fn damaged_quotes_are_errors_without_a_contact() {
     let parser = Parser::new(LinkType::RAW, false).unwrap();
     let sent = udp([PROBER, [10, 0, 0, 9]], [40_000, 53]);
     let whole = icmp([[10, 0, 0, 9], PROBER], [3, 3], &sent);
-    let mut spread = Spread::scan().unwrap();
+    let mut spread = Spread::<Address>::scan().unwrap();
     let mut take = |data: &[u8]| {
         if let Ok(flow) = parser.key(data) {
             let content = Content::of(&flow, &parser, data);

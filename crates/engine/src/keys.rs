@@ -1,11 +1,11 @@
-//! Keys of rows: their parts, in JSON and as text.
+//! Keys of rows and of triggers: their parts, in JSON and as text.
 
-use super::size_label;
 use serde_json::{Map, Value};
 use weir_measure::names::Names;
 use weir_measure::owners::Process;
 use weir_measure::{
-    Field, Fields, KeyKind, Prefix, app_name, country_of, mac_of, network_of, system_of,
+    Field, Fields, KeyKind, Prefix, SIZE_CLASSES, app_name, country_of, mac_of, network_of,
+    system_of,
 };
 use weir_packet::flow::FlowKey;
 use weir_packet::savefile::Direction;
@@ -59,7 +59,8 @@ fn port_json(key: &FlowKey, source: bool) -> Value {
     port_of(key, source).map_or("-".into(), Value::from)
 }
 
-pub(crate) fn key_json(kind: KeyKind, key: &FlowKey, names: Option<&Names>) -> Map<String, Value> {
+/// The parts of a key in JSON. `names` has the texts of names.
+pub fn key_json(kind: KeyKind, key: &FlowKey, names: Option<&Names>) -> Map<String, Value> {
     let mut object = Map::new();
     let mut put = |name: &str, value: Value| drop(object.insert(name.to_owned(), value));
     let (src, dst) = (
@@ -274,6 +275,70 @@ fn interface_text(name: &[u8; 16]) -> String {
         "-".to_owned()
     } else {
         shown.collect()
+    }
+}
+
+/// Name of a key in one line. **Cost**: allocates.
+pub fn name(kind: KeyKind, key: &FlowKey) -> String {
+    let both = |middle: &str| {
+        let ends = [true, false].map(|source| endpoint(kind, key, source));
+        let proto = match kind {
+            KeyKind::FiveTuple | KeyKind::Conversation => format!(" {}", proto_name(key.proto)),
+            _ => String::new(),
+        };
+        format!("{} {middle} {}{proto}", ends[0], ends[1])
+    };
+    match kind {
+        KeyKind::Conversation | KeyKind::Hosts => both("<>"),
+        KeyKind::FiveTuple | KeyKind::Pair => both(">"),
+        KeyKind::Src(_) | KeyKind::Host(_) => address(kind, key, true),
+        KeyKind::Dst(_) => address(kind, key, false),
+        KeyKind::Proto => proto_name(key.proto),
+        KeyKind::Sport => port_words(key, true),
+        KeyKind::Dport => port_words(key, false),
+        KeyKind::Service => match port_of(key, true) {
+            Some(port) => match weir_measure::service_name(port, key.proto) {
+                Some(name) => format!("{name} {}/{port}", proto_name(key.proto)),
+                None => format!("{}/{port}", proto_name(key.proto)),
+            },
+            None => proto_name(key.proto),
+        },
+        kind => {
+            let parts = further_parts(kind, key, None).into_iter();
+            let words = parts.map(|(_, value)| match value.as_str() {
+                Some(text) => text.to_owned(),
+                None => value.to_string(),
+            });
+            words.collect::<Vec<_>>().join(" ")
+        }
+    }
+}
+
+fn port_words(key: &FlowKey, source: bool) -> String {
+    let proto = proto_name(key.proto);
+    port_of(key, source).map_or(proto.clone(), |port| format!("{proto}/{port}"))
+}
+
+/// Address and port of one end.
+fn endpoint(kind: KeyKind, key: &FlowKey, source: bool) -> String {
+    let text = address(kind, key, source);
+    match port_of(key, source) {
+        Some(port) if key.family == 6 => format!("[{text}]:{port}"),
+        Some(port) => format!("{text}:{port}"),
+        None => text,
+    }
+}
+
+/// Name of a class of packet lengths, bytes: `65-127`.
+pub fn size_label(class: usize) -> String {
+    let from = if class == 0 {
+        0
+    } else {
+        SIZE_CLASSES[class - 1] + 1
+    };
+    match SIZE_CLASSES.get(class) {
+        Some(to) => format!("{from}-{to}"),
+        None => format!("{from}-"),
     }
 }
 
