@@ -6,7 +6,8 @@
 //! each worker keeps the last look-ups in a table of fixed size
 //! ```
 //!
-//! **Source**: MaxMind DB File Format Specification 2.0, and the fields of GeoLite2-ASN, GeoLite2-Country and GeoLite2-City.
+//! **Source**: MaxMind DB File Format Specification 2.0, the fields of GeoLite2-ASN, GeoLite2-Country and GeoLite2-City, and the flat
+//! records of IPinfo.
 
 use crate::KeyKind;
 use crate::key::RECEIVES;
@@ -14,6 +15,7 @@ use core::net::IpAddr;
 use maxminddb::{LookupResult, MaxMindDbError, PathElement, Reader, WithinOptions, path};
 use std::collections::HashMap;
 use std::sync::Arc;
+use weir_packet::fields;
 use weir_packet::flow::FlowKey;
 
 /// Bytes of the name of a system in a key; longer names are cut.
@@ -96,7 +98,7 @@ impl Geo {
     /// **Cost**: verifies the whole file and reads each record once: some tenths of a second for 10 MB. **Errors**: a damaged file;
     /// a file without AS numbers and countries.
     pub fn add(&mut self, bytes: Vec<u8>) -> Result<(), GeoError> {
-        let reader = Reader::from_source(bytes).map_err(GeoError::Damaged)?;
+        let reader = Reader::from_source(described(bytes)).map_err(GeoError::Damaged)?;
         reader.verify().map_err(GeoError::Damaged)?;
         let mut known: HashMap<u32, u32> = (0..)
             .zip(&self.systems)
@@ -112,12 +114,8 @@ impl Geo {
             if records.contains_key(&offset) {
                 continue;
             }
-            let number = number_of(&found).map_err(GeoError::Damaged)?;
-            let text = |path: &[PathElement<'_>]| {
-                found.decode_path::<&str>(path).map_err(GeoError::Damaged)
-            };
-            let name = text(&path!["autonomous_system_organization"])?;
-            let country = text(&path!["country", "iso_code"])?;
+            let number = number_of(&found);
+            let name = name_of(&found);
             let system = number.filter(|number| *number != 0).map_or(0, |number| {
                 *known.entry(number).or_insert_with(|| {
                     let name = cut(name.unwrap_or_default());
@@ -125,9 +123,7 @@ impl Geo {
                     (self.systems.len() - 1) as u32
                 })
             });
-            let country = country.and_then(|code| <[u8; 2]>::try_from(code.as_bytes()).ok());
-            let country = country.filter(|code| code.iter().all(u8::is_ascii_alphanumeric));
-            let country = country.unwrap_or_default();
+            let country = country_code(&found).unwrap_or_default();
             records.insert(offset, Record { system, country });
         }
         if records.values().all(|record| *record == Record::default()) {
@@ -144,6 +140,40 @@ impl Geo {
             KeyKind::Asn => self.systems.len() > 1,
             KeyKind::Country => records.any(|record| record.country != [0; 2]),
             _ => !self.files.is_empty(),
+        }
+    }
+
+    /// Returns the key of an address, of a kind whose keys come from a database. **Cost**: a look-up in each file.
+    pub fn key(&self, kind: KeyKind, address: IpAddr) -> FlowKey {
+        let (bytes, family) = match address {
+            IpAddr::V4(v4) => {
+                let mut bytes = [0; 16];
+                bytes[..4].copy_from_slice(&v4.octets());
+                (bytes, 4)
+            }
+            IpAddr::V6(v6) => (v6.octets(), 6),
+        };
+        self.key_of(kind, &self.find(address), bytes, family)
+    }
+
+    fn key_of(&self, kind: KeyKind, place: &Place, address: [u8; 16], family: u8) -> FlowKey {
+        match kind {
+            KeyKind::Asn => system_key(&self.systems[place.record.system as usize]),
+            KeyKind::Country => country_key(place.record.country),
+            _ => network_key(address, family, place.bits),
+        }
+    }
+
+    fn told(&self, place: &Place, address: [u8; 16], family: u8) -> fields::Place<'_> {
+        let system = &self.systems[place.record.system as usize];
+        let name = core::str::from_utf8(&system.name).unwrap_or_default();
+        let name = Some(name.trim_end_matches('\0')).filter(|name| !name.is_empty());
+        let country = place.record.country;
+        fields::Place {
+            asn: (system.number != 0).then_some(system.number),
+            as_name: name,
+            country: (country != [0; 2]).then_some(country),
+            network: network_of(&network_key(address, family, place.bits)),
         }
     }
 
@@ -172,14 +202,58 @@ impl Geo {
     }
 }
 
-/// The number of the autonomous system of a network. Writers choose its width.
-fn number_of(found: &LookupResult<'_, Vec<u8>>) -> Result<Option<u32>, MaxMindDbError> {
+/// A text of a record; `None` for values of other types.
+fn text<'a>(found: &LookupResult<'a, Vec<u8>>, path: &[PathElement<'_>]) -> Option<&'a str> {
+    // The file is verified: values of other types are the only errors.
+    found.decode_path::<&str>(path).ok().flatten()
+}
+
+/// The number of the autonomous system of a network. Writers choose its width; a flat record has `AS64500`.
+fn number_of(found: &LookupResult<'_, Vec<u8>>) -> Option<u32> {
     let path = path!["autonomous_system_number"];
-    let narrow = found.decode_path::<u16>(&path);
-    narrow.map_or_else(
-        |_| found.decode_path(&path),
-        |number| Ok(number.map(u32::from)),
-    )
+    let narrow = found.decode_path::<u16>(&path).ok().flatten();
+    let number = || found.decode_path::<u32>(&path).ok().flatten();
+    let flat = || text(found, &path!["asn"])?.strip_prefix("AS")?.parse().ok();
+    narrow.map(u32::from).or_else(number).or_else(flat)
+}
+
+fn name_of<'a>(found: &LookupResult<'a, Vec<u8>>) -> Option<&'a str> {
+    text(found, &path!["autonomous_system_organization"])
+        .or_else(|| text(found, &path!["as_name"]))
+        .or_else(|| text(found, &path!["name"]))
+}
+
+/// The letters of a country. Of flat records some have the code in `country_code`, and its name in `country`.
+fn country_code(found: &LookupResult<'_, Vec<u8>>) -> Option<[u8; 2]> {
+    let code = |text: &str| {
+        let code = <[u8; 2]>::try_from(text.as_bytes()).ok();
+        code.filter(|code| code.iter().all(u8::is_ascii_alphanumeric))
+    };
+    [
+        &path!["country", "iso_code"][..],
+        &path!["country_code"],
+        &path!["country"],
+    ]
+    .into_iter()
+    .find_map(|path| text(found, path).and_then(code))
+}
+
+/// Gives a file that describes itself in no language a description: the library verifies no file without one, which readers do not need.
+fn described(mut bytes: Vec<u8>) -> Vec<u8> {
+    /// Begin of the metadata, at most 128 KiB before the end of the file.
+    const MARKER: &[u8] = b"\xab\xcd\xefMaxMind.com";
+    const MOST: usize = 128 << 10;
+    /// The name of the descriptions, and a map without any; a map with one.
+    const NONE: &[u8] = b"\x4bdescription\xe0";
+    const ONE: &[u8] = b"\x4bdescription\xe1\x42en\x41-";
+    let from = bytes.len().saturating_sub(MOST);
+    let find = |of: &[u8], what: &[u8]| of.windows(what.len()).rposition(|part| part == what);
+    let metadata = find(&bytes[from..], MARKER).map(|at| from + at);
+    let place = metadata.and_then(|at| Some(at + find(&bytes[at..], NONE)?));
+    if let Some(at) = place {
+        bytes.splice(at..at + NONE.len(), ONE.iter().copied());
+    }
+    bytes
 }
 
 /// A name, cut to the room of a key between two characters; control characters are replaced.
@@ -200,9 +274,11 @@ fn cut(name: &str) -> [u8; NAME] {
 /// Slots of the table of the last look-ups.
 const SLOTS: usize = 1 << 13;
 
-/// Places of addresses, as one worker finds them.
+/// Places of addresses, as one worker or output finds them.
+///
+/// **Memory**: 320 KiB for the last look-ups.
 #[derive(Debug)]
-pub(crate) struct Places {
+pub struct Places {
     geo: Arc<Geo>,
     /// The last look-up of each slot.
     last: Box<[Slot]>,
@@ -217,6 +293,7 @@ struct Slot {
 }
 
 impl Places {
+    /// No address is looked up yet.
     pub fn new(geo: Arc<Geo>) -> Self {
         Self {
             geo,
@@ -224,15 +301,18 @@ impl Places {
         }
     }
 
+    /// Returns the places of the source and of the destination of a packet. **Cost**: two loads, or look-ups in each file; no allocation.
+    pub fn ends(&mut self, flow: &FlowKey) -> [fields::Place<'_>; 2] {
+        let ends = [flow.src, flow.dst];
+        let found = ends.map(|address| self.of(address, flow.family));
+        [0, 1].map(|end| self.geo.told(&found[end], ends[end], flow.family))
+    }
+
     /// Returns the key of the source of a packet, or of its destination as the receiving side.
-    pub fn key(&mut self, kind: KeyKind, flow: &FlowKey, receives: bool) -> FlowKey {
+    pub(crate) fn key(&mut self, kind: KeyKind, flow: &FlowKey, receives: bool) -> FlowKey {
         let address = if receives { flow.dst } else { flow.src };
         let place = self.of(address, flow.family);
-        let mut key = match kind {
-            KeyKind::Asn => system_key(&self.geo.systems[place.record.system as usize]),
-            KeyKind::Country => country_key(place.record.country),
-            _ => network_key(address, flow.family, place.bits),
-        };
+        let mut key = self.geo.key_of(kind, &place, address, flow.family);
         key.flags = if receives { RECEIVES } else { 0 };
         key
     }

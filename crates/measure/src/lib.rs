@@ -33,7 +33,7 @@ pub use answer::{
 pub use by::{By, Unfit};
 pub use compare::{Comparison, Contrast, Half, Listed, Scale, compare};
 pub use counter::{SharedTables, Sketch};
-pub use geo::{Geo, GeoError, country_of, network_of, system_of};
+pub use geo::{Geo, GeoError, Places, country_of, network_of, system_of};
 pub(crate) use key::RECEIVES;
 pub use key::{Field, Fields, KeyKind, NoSuchKey, Prefix, Unpacked, app_name, mac_of};
 pub use observation::{Kind, Observation};

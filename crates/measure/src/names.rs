@@ -42,13 +42,43 @@ pub struct Names {
     numbers: HashMap<Arc<str>, u64>,
     texts: HashMap<u64, Text>,
     next: u64,
-    /// Buffers for the text of a name, and for the aliases of a message.
+    /// Buffer for the text of a name.
     text: String,
-    chain: Vec<Name>,
+    reader: Reader,
     lost: u64,
     /// Number of addresses that had several names.
     several: usize,
+}
+
+/// Reader of the names that packets give to addresses.
+#[derive(Clone, Debug, Default)]
+pub struct Reader {
+    /// Buffer for the asked name of a message, and the aliases that lead on from it.
+    chain: Vec<Name>,
     unread: u64,
+}
+
+/// Protocol that gives an address a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Teller {
+    /// A record in an answer of DNS.
+    Dns,
+    /// The server name that a client of TLS asks for.
+    Tls,
+}
+
+/// Receiver of a name of an address.
+pub type Learn<'a> = dyn FnMut(Teller, IpAddr, &Name) + 'a;
+
+/// Part of a packet that may name addresses.
+#[derive(Clone, Copy, Debug)]
+enum Part<'a> {
+    /// A message of DNS.
+    Message(&'a [u8]),
+    /// Messages of DNS over TCP.
+    Messages(&'a [u8]),
+    /// The begin of a TLS connection.
+    Hello(Hello<'a>),
 }
 
 /// Name of an address.
@@ -101,7 +131,7 @@ impl Names {
 
     /// Number of messages that may have named addresses, and could not be read: cut, broken, or in several segments.
     pub fn unread(&self) -> u64 {
-        self.unread
+        self.reader.unread
     }
 
     /// Name of an address.
@@ -144,16 +174,15 @@ impl Names {
     /// Gives an address its name. **Cost**: allocates for a new address or name.
     pub fn learn(&mut self, address: IpAddr, name: &Name) {
         let mut text = core::mem::take(&mut self.text);
-        text.clear();
-        let _ = write!(text, "{name}");
-        text.make_ascii_lowercase();
-        self.learn_text(address, &text);
+        if write_name(&mut text, name) {
+            self.learn_text(address, &text);
+        }
         self.text = text;
     }
 
     fn learn_text(&mut self, address: IpAddr, text: &str) {
-        // A name that looks like an address would be taken for one. No address is the address of all that is blocked.
-        if address.is_unspecified() || text == "." || text.parse::<IpAddr>().is_ok() {
+        // No address is the address of all that is blocked.
+        if address.is_unspecified() {
             return;
         }
         let number = self.number(text);
@@ -231,7 +260,7 @@ impl Names {
             }
         }
         self.lost += later.lost;
-        self.unread += later.unread;
+        self.reader.unread += later.reader.unread;
     }
 
     /// Takes the names that were seen, and begins again.
@@ -243,111 +272,138 @@ impl Names {
     /// Looks for names in a packet. **Cost**: two comparisons, unless the packet is of DNS or begins a TLS connection.
     #[inline]
     pub fn see(&mut self, packet: &Transport<'_>) {
+        if let Some(part) = Part::of(packet) {
+            let mut reader = core::mem::take(&mut self.reader);
+            reader.hear(&packet.key, part, &mut |_, address, name| {
+                self.learn(address, name);
+            });
+            self.reader = reader;
+        }
+    }
+}
+
+/// Writes a name in small letters to an empty `text`. Returns whether it is one: text that looks like an address would be taken for one.
+pub fn write_name(text: &mut String, name: &Name) -> bool {
+    text.clear();
+    let _ = write!(text, "{name}");
+    text.make_ascii_lowercase();
+    text != "." && text.parse::<IpAddr>().is_err()
+}
+
+impl<'a> Part<'a> {
+    #[inline]
+    fn of(packet: &Transport<'a>) -> Option<Self> {
         let key = &packet.key;
         if key.flags & FlowKey::HAS_PORTS == 0 {
-            return;
+            return None;
         }
         match key.proto {
             UDP if matches!(key.sport, DNS | MULTICAST_DNS) => {
-                self.message(packet.captured.get(8..).unwrap_or_default());
+                let message = packet.captured.get(8..);
+                Some(Self::Message(message.unwrap_or_default()))
             }
             TCP => {
                 let header = packet.captured.get(12);
                 let header = header.map_or(0, |byte| usize::from(byte >> 4) * 4);
-                if let Some(payload) = packet.captured.get(header..)
-                    && header >= 20
-                {
-                    self.segment(key, payload);
+                let payload = packet.captured.get(header..).filter(|_| header >= 20)?;
+                if key.sport == DNS {
+                    return Some(Self::Messages(payload));
+                }
+                match Hello::read(payload) {
+                    Hello::Other | Hello::Unnamed => None,
+                    hello => Some(Self::Hello(hello)),
                 }
             }
-            _ => {}
+            _ => None,
+        }
+    }
+}
+
+impl Reader {
+    /// Number of messages that may have named addresses, and could not be read: cut, broken, or in several segments.
+    pub fn unread(&self) -> u64 {
+        self.unread
+    }
+
+    /// Calls `learn` with each name that a packet gives an address.
+    pub fn see(&mut self, packet: &Transport<'_>, learn: &mut Learn<'_>) {
+        if let Some(part) = Part::of(packet) {
+            self.hear(&packet.key, part, learn);
         }
     }
 
-    #[inline]
-    fn segment(&mut self, key: &FlowKey, payload: &[u8]) {
-        if key.sport == DNS {
-            return self.messages(payload);
-        }
-        match Hello::read(payload) {
-            Hello::Other | Hello::Unnamed => {}
-            Hello::Cut | Hello::Malformed => self.unread += 1,
-            Hello::Named(name) => match (key.destination(), Name::of_text(name)) {
-                (Some(server), Ok(name)) => self.learn(server, &name),
+    fn hear(&mut self, key: &FlowKey, part: Part<'_>, learn: &mut Learn<'_>) {
+        match part {
+            Part::Message(message) => self.message(message, learn),
+            Part::Messages(payload) => self.messages(payload, learn),
+            Part::Hello(Hello::Named(name)) => match (key.destination(), Name::of_text(name)) {
+                (Some(server), Ok(name)) => learn(Teller::Tls, server, &name),
                 _ => self.unread += 1,
             },
+            Part::Hello(_) => self.unread += 1,
         }
     }
 
     /// Takes the messages of a segment, each after two bytes of length (RFC 1035, section 4.2.2).
-    fn messages(&mut self, mut rest: &[u8]) {
+    fn messages(&mut self, mut rest: &[u8], learn: &mut Learn<'_>) {
         while let &[high, low, ref behind @ ..] = rest {
             let len = usize::from(u16::from_be_bytes([high, low]));
             let Some((message, others)) = behind.split_at_checked(len).filter(|_| len > 0) else {
                 self.unread += 1;
                 return;
             };
-            self.message(message);
+            self.message(message, learn);
             rest = others;
         }
     }
 
     /// Takes a message of DNS.
-    fn message(&mut self, message: &[u8]) {
+    fn message(&mut self, message: &[u8], learn: &mut Learn<'_>) {
         let Some(header) = Header::read(message) else {
             self.unread += 1;
             return;
         };
         if header.is_response() && header.opcode() == 0 && header.rcode() == 0 {
-            let read = self.records(message, header);
+            let read = records(message, header, &mut self.chain, learn);
             self.unread += u64::from(read.is_err());
         }
     }
+}
 
-    fn records(&mut self, message: &[u8], header: Header) -> Result<(), dns::Malformed> {
-        let mut chain = core::mem::take(&mut self.chain);
-        chain.clear();
-        let read = self.records_with(message, header, &mut chain);
-        self.chain = chain;
-        read
-    }
-
-    /// `chain` has room for the asked name and the aliases that lead on from it.
-    fn records_with(
-        &mut self,
-        message: &[u8],
-        header: Header,
-        chain: &mut Vec<Name>,
-    ) -> Result<(), dns::Malformed> {
-        let mut entries = Entries::new(message, header);
-        chain.extend(entries.question().transpose()?.map(|it| small(it.name)));
-        while let Some(record) = entries.record() {
-            let record = record?;
-            let owner = small(record.name);
-            let is_asked = record.section == 1 && chain.contains(&owner);
-            let address = match (record.kind, record.data) {
-                (kinds::CNAME, _) if is_asked && chain.len() <= ALIASES => {
-                    chain.push(small(Name::read(message, record.data_at)?.0));
-                    continue;
-                }
-                (kinds::A, &[a, b, c, d]) => IpAddr::from([a, b, c, d]),
-                (kinds::AAAA, data) => match <[u8; 16]>::try_from(data) {
-                    Ok(bytes) => IpAddr::from(bytes),
-                    Err(_) => continue,
-                },
-                _ => continue,
-            };
-            // The highest bit is a flag of multicast DNS (RFC 6762, 10.2).
-            if record.class & 0x7fff != 1 {
+/// Takes the records of a message. `chain` has room for the asked name and the aliases that lead on from it.
+fn records(
+    message: &[u8],
+    header: Header,
+    chain: &mut Vec<Name>,
+    learn: &mut Learn<'_>,
+) -> Result<(), dns::Malformed> {
+    chain.clear();
+    let mut entries = Entries::new(message, header);
+    chain.extend(entries.question().transpose()?.map(|it| small(it.name)));
+    while let Some(record) = entries.record() {
+        let record = record?;
+        let owner = small(record.name);
+        let is_asked = record.section == 1 && chain.contains(&owner);
+        let address = match (record.kind, record.data) {
+            (kinds::CNAME, _) if is_asked && chain.len() <= ALIASES => {
+                chain.push(small(Name::read(message, record.data_at)?.0));
                 continue;
             }
-            match chain.first().filter(|_| is_asked) {
-                Some(asked) => self.learn(address, asked),
-                None => self.learn(address, &owner),
-            }
+            (kinds::A, &[a, b, c, d]) => IpAddr::from([a, b, c, d]),
+            (kinds::AAAA, data) => match <[u8; 16]>::try_from(data) {
+                Ok(bytes) => IpAddr::from(bytes),
+                Err(_) => continue,
+            },
+            _ => continue,
+        };
+        // The highest bit is a flag of multicast DNS (RFC 6762, 10.2).
+        if record.class & 0x7fff != 1 {
+            continue;
         }
-        Ok(())
+        let asked = chain.first().filter(|_| is_asked);
+        learn(Teller::Dns, address, asked.unwrap_or(&owner));
     }
+    Ok(())
 }
 
 /// Names are the same if they have the same addresses with the same names.

@@ -12,7 +12,7 @@ use weir_measure::{
 };
 use weir_packet::flow::FlowKey;
 use weir_testkit::Random;
-use weir_testkit::mmdb::{Mmdb, country, system};
+use weir_testkit::mmdb::{Mmdb, country, flat, system};
 
 /// Networks with a number, the widest first.
 type Networks = Vec<(IpAddr, u8, u32)>;
@@ -237,6 +237,27 @@ fn a_damaged_file_is_refused() {
     };
     assert_eq!(config.check_geo(key), Err(Unfit::Geo { key }));
     assert_eq!(config.check_geo(KeyKind::Asn), Ok(()));
+}
+
+/// Flat records, and a file without a description.
+#[test]
+fn files_of_other_writers_are_read() {
+    let net = IpAddr::from([192, 0, 2, 0]);
+    for country_code in ["DE", ""] {
+        let mut file = Mmdb::new(4, 28).without_description();
+        file.add(net, 24, &flat(64500, "Example", country_code));
+        let mut geo = Geo::default();
+        geo.add(file.bytes()).unwrap();
+        let key = |kind| geo.key(kind, IpAddr::from([192, 0, 2, 77]));
+        let system = system_of(&key(KeyKind::Asn));
+        assert_eq!(system, Some((64500, "Example".to_owned())));
+        let expected = (!country_code.is_empty()).then(|| country_code.to_owned());
+        assert_eq!(country_of(&key(KeyKind::Country)), expected);
+        assert_eq!(network_of(&key(KeyKind::Network)), Some((net, 24)));
+        assert_eq!(geo.has(KeyKind::Country), expected.is_some());
+        let other = geo.key(KeyKind::Asn, IpAddr::from([192, 0, 3, 1]));
+        assert_eq!(system_of(&other), None);
+    }
 }
 
 /// Random files, whole and damaged.

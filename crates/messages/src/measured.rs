@@ -10,6 +10,7 @@ use crate::health;
 use crate::numbers::{grouped, packets};
 use columns::{Chosen, Figures, RowOf};
 use serde_json::{Map, Value, json};
+use std::sync::Arc;
 use weir_engine::firewall::remote::fates;
 pub(crate) use weir_engine::keys::key_json;
 use weir_engine::ledger::Ledger;
@@ -17,8 +18,8 @@ use weir_engine::name::Name;
 use weir_io::{Input, Kind};
 use weir_measure::names::Names;
 use weir_measure::{
-    Arrivals, Bound, BoundKind, By, Change, Counts, Estimate, KeyKind, Keyless, Keys, Missing, Row,
-    SpreadTable, State, Table, Tally, Weigh, Window, bits_per_second,
+    Arrivals, Bound, BoundKind, By, Change, Counts, Estimate, Geo, KeyKind, Keyless, Keys, Missing,
+    Row, SpreadTable, State, Table, Tally, Weigh, Window, bits_per_second,
 };
 use weir_packet::time::{Digits, Shape, Stamp};
 use weir_pipeline::measuring::Finished;
@@ -49,6 +50,8 @@ pub struct Answers {
     pub by_rate: bool,
     /// Columns of the rows; `None`: the usual ones.
     pub columns: Option<Vec<Chosen>>,
+    /// Databases of columns about addresses.
+    pub geo: Option<Arc<Geo>>,
     /// Place that drops packets for lack of room, if the sources are interfaces.
     pub place: Option<&'static str>,
     /// Whether packets rejected in the kernel are not counted.

@@ -1,6 +1,7 @@
 //! Options of a measurement: their defaults and checks, and messages on why a measurement cannot begin.
 
 use crate::captures::interface;
+use crate::geo;
 use crate::measured::Answers;
 use crate::measured::columns::{choose, has_names};
 use crate::numbers::{asked_time, grouped};
@@ -49,7 +50,7 @@ pub struct Options {
     pub link_bits_per_s: Option<f64>,
     /// Addresses on this side of the link, which tell incoming from outgoing packets.
     pub local: Option<Arc<Addresses>>,
-    /// Databases of the keys asn, country and network.
+    /// Databases of the keys asn, country and network, and of columns with their names.
     pub geo: Option<Arc<Geo>>,
     /// Whether rates are shown, because keys are ranked by bytes per second.
     pub by_rate: bool,
@@ -271,6 +272,7 @@ impl Options {
             link_bits_per_s: self.link_bits_per_s,
             by_rate: self.by_rate,
             columns: columns.transpose()?,
+            geo: self.geo.clone(),
             keys: self.keys.clone(),
             by: self.by,
             rows: self.rows,
@@ -331,21 +333,14 @@ impl Options {
         Ok(())
     }
 
-    /// Refuses keys that the databases cannot give.
+    /// Refuses keys and columns that the databases cannot give.
     fn check_geo(&self) -> Result<(), Refusal> {
+        let geo = self.geo.as_deref();
         for key in self.keys.iter().filter(|key| key.needs_geo()) {
-            let Some(geo) = &self.geo else {
-                refuse!("--key {key} needs a database of addresses: add --geo FILE.mmdb");
-            };
-            let (what, such) = match key {
-                KeyKind::Asn => ("AS numbers", "GeoLite2-ASN.mmdb"),
-                _ => ("countries", "GeoLite2-Country.mmdb"),
-            };
-            if !geo.has(*key) {
-                refuse!(
-                    "--key {key}: no file of --geo has {what}: add one that has, such as {such}"
-                );
-            }
+            geo::check(geo, &format!("--key {key}"), *key)?;
+        }
+        for (column, kind) in geo::of_columns(self.columns.as_deref()) {
+            geo::check(geo, &format!("--columns: {column}"), kind)?;
         }
         Ok(())
     }

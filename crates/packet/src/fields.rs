@@ -40,10 +40,27 @@ pub enum Value<'a> {
     Flags(u8),
     /// Number of a link type, which has a name.
     Link(crate::LinkType),
-    /// Text from the capture, which may hold any character.
+    /// A network: its address, and its bits.
+    Network(IpAddr, u8),
+    /// Two letters of a country.
+    Country([u8; 2]),
+    /// Text from the capture or a database, which may hold any character.
     Text(&'a str),
     /// The line that describes the packet.
     Line,
+}
+
+/// Where an address belongs, as databases tell.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Place<'a> {
+    /// Number of the autonomous system.
+    pub asn: Option<u32>,
+    /// Name of the autonomous system.
+    pub as_name: Option<&'a str>,
+    /// Country in two letters of ISO 3166-1.
+    pub country: Option<[u8; 2]>,
+    /// Network that a database holds.
+    pub network: Option<(IpAddr, u8)>,
 }
 
 /// A column.
@@ -169,12 +186,33 @@ fields! {
     "icmp_code" "" 9 "icmp.code" "code of an ICMP or ICMPv6 message"
         |packet| number(packet.icmp_byte(1));
 
+    "src_asn" "" 10 "" "number of the autonomous system of the source, from --geo"
+        |packet| number(packet.places[0].asn);
+    "dst_asn" "" 10 "" "number of the autonomous system of the destination"
+        |packet| number(packet.places[1].asn);
+    "src_as_name" "" 28 "" "name of the autonomous system of the source, its first 28 bytes"
+        |packet| packet.places[0].as_name.map(Value::Text);
+    "dst_as_name" "" 28 "" "name of the autonomous system of the destination, its first 28 bytes"
+        |packet| packet.places[1].as_name.map(Value::Text);
+    "src_country" "" 11 "" "country of the source in two letters of ISO 3166-1, from --geo"
+        |packet| packet.places[0].country.map(Value::Country);
+    "dst_country" "" 11 "" "country of the destination in two letters of ISO 3166-1"
+        |packet| packet.places[1].country.map(Value::Country);
+    "src_network" "" 18 "" "network of the source that a database of --geo holds"
+        |packet| network(packet.places[0].network);
+    "dst_network" "" 18 "" "network of the destination that a database of --geo holds"
+        |packet| network(packet.places[1].network);
+
     "summary" "" 40 "" "the line that weir filter prints, without the time"
         |_| Some(Value::Line);
 }
 
 fn number<'a>(value: Option<impl Into<u64>>) -> Option<Value<'a>> {
     value.map(|value| Value::Number(value.into()))
+}
+
+fn network<'a>(network: Option<(IpAddr, u8)>) -> Option<Value<'a>> {
+    network.map(|(address, bits)| Value::Network(address, bits))
 }
 
 fn hex<'a>(bits: Option<u16>, digits: usize) -> Option<Value<'a>> {

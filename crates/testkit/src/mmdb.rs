@@ -22,6 +22,8 @@ pub struct Mmdb {
     /// Encoded records, each once.
     data: Vec<u8>,
     records: Vec<(Vec<u8>, usize)>,
+    /// Whether the file describes itself.
+    is_described: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -41,7 +43,14 @@ impl Mmdb {
             nodes: vec![[Child::None; 2]],
             data: Vec::new(),
             records: Vec::new(),
+            is_described: true,
         }
+    }
+
+    /// Leaves out the description, as some writers do.
+    pub fn without_description(mut self) -> Self {
+        self.is_described = false;
+        self
     }
 
     /// Gives a network a record, inside of earlier ones or around nothing.
@@ -118,10 +127,9 @@ impl Mmdb {
         put("build_epoch", 9, &1_700_000_000u64.to_be_bytes());
         put("languages", 11, &[]);
         text(&mut out, "description");
-        encode(
-            &mut out,
-            &Value::Map(vec![("en", Value::Text("a test".to_owned()))]),
-        );
+        let words = ("en", Value::Text("a test".to_owned()));
+        let words = self.is_described.then_some(words);
+        encode(&mut out, &Value::Map(words.into_iter().collect()));
         out
     }
 }
@@ -187,4 +195,15 @@ pub fn country(code: &str) -> Value {
         ("iso_code", Value::Text(code.to_owned())),
     ]);
     Value::Map(vec![("country", inner)])
+}
+
+/// A record of a system and a country, as the files of IPinfo have it: flat, and all values are texts.
+pub fn flat(number: u32, name: &str, code: &str) -> Value {
+    let text = |text: &str| Value::Text(text.to_owned());
+    Value::Map(vec![
+        ("asn", text(&format!("AS{number}"))),
+        ("as_name", text(name)),
+        ("country_code", text(code)),
+        ("country", text("A country")),
+    ])
 }

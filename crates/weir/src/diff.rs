@@ -132,7 +132,7 @@ fn measurement(arguments: &DiffArgs) -> anyhow::Result<Options> {
         rows: arguments.top,
         above: arguments.above,
         memory: arguments.memory,
-        geo: arguments.places.read(&arguments.key, false)?,
+        geo: arguments.places.read(&arguments.key, None, false)?,
         seed: arguments.seed,
         workers: arguments
             .workers

@@ -1,8 +1,10 @@
 //! Output of packets as lines or JSON objects on standard output, and rules for output files.
 
 mod columns;
+mod names;
 
 pub use columns::Columns;
+pub use names::NamesOf;
 
 use crate::numbers::{grouped, packets};
 use crate::outcome::io_words;
@@ -16,6 +18,7 @@ use weir_engine::zone::Zone;
 use weir_io::sys::packet_socket::name_of;
 use weir_io::sys::standard;
 use weir_io::sys::writer::Writer;
+use weir_measure::Places;
 use weir_messages::measured::BEYOND;
 use weir_packet::LinkType;
 use weir_packet::fields::Packet;
@@ -43,6 +46,8 @@ pub struct Text {
     pub inner: Option<Tunnels>,
     /// Columns of rows, instead of lines.
     pub columns: Option<Columns>,
+    /// Places of addresses, for columns.
+    pub places: Option<Places>,
 }
 
 /// Time in front of a line.
@@ -163,6 +168,7 @@ impl Sink for Lines {
             snaplen,
             inner,
             ref mut columns,
+            ref mut places,
             ref mut zone,
             ..
         } = self.text;
@@ -186,6 +192,9 @@ impl Sink for Lines {
             packet.time_ns = record.time_ns;
             packet.interface = name.or(interface.name.as_deref());
             packet.direction = direction.map(word);
+            if let Some((places, flow)) = places.as_mut().zip(packet.key().copied()) {
+                packet.places = places.ends(&flow);
+            }
             columns.write(
                 &mut self.buffer,
                 &packet,

@@ -5,7 +5,7 @@ mod account;
 use crate::capture::{self, CaptureRequest};
 use crate::cli::{FilterArgs, LineArgs};
 use crate::ctl;
-use crate::emit::{Columns, Lines, Text, When};
+use crate::emit::{Columns, Lines, NamesOf, Text, When};
 use crate::filter_file::{self, Reload};
 use crate::firewall;
 use crate::interfaces;
@@ -213,6 +213,7 @@ fn check(arguments: &FilterArgs) -> anyhow::Result<()> {
 fn check_form(arguments: &FilterArgs) -> anyhow::Result<()> {
     let (format, lines, output) = (&arguments.format, &arguments.lines, &arguments.output);
     let has_columns = format.columns.is_some();
+    arguments.places.check_columns(format.columns.as_deref())?;
     let Some(form) = format.form() else {
         return Ok(());
     };
@@ -421,6 +422,13 @@ fn lines(arguments: &FilterArgs) -> anyhow::Result<Option<Box<dyn Sink>>> {
     if !prints_lines(arguments) {
         return Ok(None);
     }
+    let rewrite = arguments.output.rewrite()?;
+    if let Some(address) = arguments.names_of {
+        let form = arguments.format.form().unwrap_or(Form::Table);
+        let inner = arguments.inside.tunnels()?;
+        let names = NamesOf::new(address, form, Zone::new(arguments.utc), inner);
+        return Ok(Some(rewrite.before(Box::new(names))));
+    }
     let LineArgs {
         link_header,
         hex,
@@ -480,10 +488,11 @@ fn lines(arguments: &FilterArgs) -> anyhow::Result<Option<Box<dyn Sink>>> {
         snaplen: arguments.output.snaplen,
         inner: arguments.inside.tunnels()?,
         columns: format.form().map(columns).transpose()?,
+        places: arguments.places.places(format.columns.as_deref())?,
     };
     let flush_each = arguments.output.unbuffered || io::stdout().is_terminal();
     let lines = Lines::new(text, flush_each);
-    Ok(Some(arguments.output.rewrite()?.before(Box::new(lines))))
+    Ok(Some(rewrite.before(Box::new(lines))))
 }
 
 fn capture_request(arguments: &FilterArgs) -> CaptureRequest<'_> {

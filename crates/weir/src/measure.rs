@@ -362,6 +362,7 @@ fn options(arguments: &MeasureArgs, is_watched: bool) -> Result<Options, Refusal
             .then(|| Arc::new(Addresses::new(arguments.local.iter().copied()))),
         geo: arguments.places.read(
             &arguments.key,
+            arguments.format.columns.as_deref(),
             is_watched || arguments.remote.control.is_some(),
         )?,
         by_rate: arguments.by == ByArg::Rate,

@@ -10,7 +10,7 @@ use weir_measure::{
 };
 use weir_packet::flow::FlowKey;
 use weir_testkit::Input;
-use weir_testkit::mmdb::{Mmdb, Value, country, system};
+use weir_testkit::mmdb::{Mmdb, Value, country, flat, system};
 
 /// Networks of a file, then damage of its bytes. A file that is accepted gives for each address the key that its own record has.
 pub fn geo(data: &[u8]) {
@@ -44,10 +44,12 @@ pub fn geo(data: &[u8]) {
         let width = 1 + input.below(4);
         let number = input.number(width) as u32;
         let mut members = Vec::new();
-        for value in [
-            system(number, "A name"),
-            country(["DE", "BR", "x", "\u{fc}"][input.below(4)]),
-        ] {
+        let code = ["DE", "BR", "x", "\u{fc}"][input.below(4)];
+        let records = match input.below(4) {
+            1 => vec![flat(number, "A name", code)],
+            _ => vec![system(number, "A name"), country(code)],
+        };
+        for value in records {
             if let Value::Map(inner) = value {
                 members.extend(inner);
             }
@@ -55,6 +57,9 @@ pub fn geo(data: &[u8]) {
         members.truncate(1 + input.below(3));
         file.add(address, bits, &Value::Map(members));
         addresses.push(address);
+    }
+    if input.below(4) == 1 {
+        file = file.without_description();
     }
     let mut bytes = file.bytes();
     for _ in 0..input.below(6) {
@@ -110,17 +115,26 @@ fn same_as_record(geo: &Arc<Geo>, reader: &Reader<Vec<u8>>, address: IpAddr) {
     let number = found.and_then(|it| {
         let path = path!["autonomous_system_number"];
         let wide = it.decode_path::<u32>(&path).ok().flatten();
-        wide.or_else(|| it.decode_path::<u16>(&path).ok().flatten().map(u32::from))
+        let narrow = || it.decode_path::<u16>(&path).ok().flatten().map(u32::from);
+        let flat = || {
+            let text = it.decode_path::<&str>(&path!["asn"]).ok().flatten()?;
+            text.strip_prefix("AS")?.parse::<u32>().ok()
+        };
+        wide.or_else(narrow).or_else(flat)
     });
     let number = number.filter(|number| *number != 0);
     assert_eq!(system_of(&row(0).key).map(|(number, _)| number), number);
     let code = found.and_then(|it| {
-        it.decode_path::<&str>(&path!["country", "iso_code"])
-            .ok()
-            .flatten()
+        let nested = it.decode_path::<&str>(&path!["country", "iso_code"]);
+        let short = it.decode_path::<&str>(&path!["country_code"]);
+        let plain = it.decode_path::<&str>(&path!["country"]);
+        let codes = [nested, short, plain]
+            .into_iter()
+            .filter_map(|code| code.ok().flatten());
+        let is_code =
+            |code: &&str| code.len() == 2 && code.bytes().all(|byte| byte.is_ascii_alphanumeric());
+        codes.into_iter().find(is_code)
     });
-    let code = code
-        .filter(|code| code.len() == 2 && code.bytes().all(|byte| byte.is_ascii_alphanumeric()));
     assert_eq!(country_of(&row(1).key).as_deref(), code);
     let network = found.and_then(|it| it.network().ok());
     let network = network.filter(|network| network.is_ipv4() == address.is_ipv4());

@@ -4,6 +4,7 @@
 //! [`COLUMNS`], and the parts of keys from [`KEY_COLUMNS`].
 
 use super::{Answers, bound_json, stamp};
+use crate::geo::kind_of_column;
 use crate::rows::{Form, RowWriter, heading};
 use crate::{Refusal, refusal, refuse};
 use serde_json::{Map, Value, json};
@@ -181,6 +182,27 @@ impl RowOf<'_> {
         }
     }
 
+    /// A part of the place of an end: its country, for instance. `-` if no database has it.
+    fn place(&self, end: usize, part: &str) -> Cell {
+        let address = self.kind.addresses(self.key())[end];
+        let ends = address
+            .zip(self.answers.geo.as_deref())
+            .zip(kind_of_column(part));
+        let value = ends.and_then(|((address, geo), kind)| {
+            key_json(kind, &geo.key(kind, address), None).remove(part)
+        });
+        value.map_or(Cell::None, Cell::Key)
+    }
+
+    /// A part of the place of the address of the key; of two addresses, of the destination, or else of the source.
+    fn any_place(&self, part: &str) -> Cell {
+        match self.place(1, part) {
+            Cell::Key(Value::String(none)) if none == "-" => self.place(0, part),
+            Cell::None => self.place(0, part),
+            place => place,
+        }
+    }
+
     fn elements(&self, by: By) -> Cell {
         let row = self.spread().filter(|_| self.answers.by == by);
         row.map_or(Cell::None, |row| Cell::Count(row.elements))
@@ -297,6 +319,22 @@ columns! {
         |row| row.name(0);
     "dst_name" None Fits::Address, "name of the destination or other end in the packets; -: none"
         |row| row.name(1);
+    "src_asn" None Fits::Address, "number of the autonomous system of the source or first end (--geo); -: unknown"
+        |row| row.place(0, "asn");
+    "dst_asn" None Fits::Address, "number of the autonomous system of the destination or other end (--geo); -: unknown"
+        |row| row.place(1, "asn");
+    "src_as_name" None Fits::Address, "name of the autonomous system of the source or first end (--geo); -: unknown"
+        |row| row.place(0, "as_name");
+    "dst_as_name" None Fits::Address, "name of the autonomous system of the destination or other end (--geo); -: unknown"
+        |row| row.place(1, "as_name");
+    "src_country" None Fits::Address, "country of the source or first end (--geo); -: unknown"
+        |row| row.place(0, "country");
+    "dst_country" None Fits::Address, "country of the destination or other end (--geo); -: unknown"
+        |row| row.place(1, "country");
+    "src_network" None Fits::Address, "network in the database of the source or first end (--geo); -: unknown"
+        |row| row.place(0, "network");
+    "dst_network" None Fits::Address, "network in the database of the destination or other end (--geo); -: unknown"
+        |row| row.place(1, "network");
     "bound" None Fits::All, "range of the true value of the figure that ranks"
         |row| match row.figures {
             Figures::Weighed(_) => bound(row.bound_of(row.answers.by.weigh().unwrap_or_default())),
@@ -451,6 +489,7 @@ impl Chosen {
             {
                 Some(value) => Cell::Key(value),
                 None if name == NAME => row.any_name(),
+                None if kind_of_column(name).is_some() => row.any_place(name),
                 None => Cell::None,
             },
             Source::Figure(column) => (column.of)(row),
@@ -536,7 +575,8 @@ fn no_key_has(name: &str, keys: &[KeyKind]) -> Refusal {
 fn named(name: &str, keys: &[KeyKind], by: By) -> Result<Chosen, Refusal> {
     if let Some((name, _)) = KEY_COLUMNS.iter().find(|(other, _)| *other == name) {
         let has = |kind: &KeyKind| {
-            let is_beside = *name == NAME && kind.has_address().contains(&true);
+            let is_of_address = *name == NAME || kind_of_column(name).is_some();
+            let is_beside = is_of_address && kind.has_address().contains(&true);
             is_beside || key_names(*kind).contains(name)
         };
         if !keys.iter().any(has) {
@@ -568,10 +608,13 @@ fn named(name: &str, keys: &[KeyKind], by: By) -> Result<Chosen, Refusal> {
             "--columns: no row of --by {by} has the column {name}: leave it out, or rank by another figure"
         );
     }
-    let ends = [("src_name", 0), ("dst_name", 1)];
-    if let Some((_, end)) = ends.iter().find(|(other, _)| *other == name)
-        && !keys.iter().any(|kind| kind.has_address()[*end])
-    {
+    let end = match chosen.source {
+        Source::Figure(column) if column.fits == Fits::Address => {
+            Some(usize::from(name.starts_with("dst_")))
+        }
+        _ => None,
+    };
+    if end.is_some_and(|end| !keys.iter().any(|kind| kind.has_address()[end])) {
         return Err(no_key_has(name, keys));
     }
     let fits = |kind: &KeyKind| match chosen.source {

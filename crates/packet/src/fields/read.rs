@@ -1,6 +1,7 @@
 //! Headers of one packet, and the fields in them.
 
-use crate::flow::{Headers, Parser, Tunnels};
+use super::Place;
+use crate::flow::{FlowKey, Headers, Parser, Tunnels};
 use crate::{Frame, LinkType};
 use core::cell::OnceCell;
 use core::net::{IpAddr, Ipv4Addr};
@@ -24,6 +25,8 @@ pub struct Packet<'a> {
     pub interface: Option<&'a str>,
     /// `in` or `out`.
     pub direction: Option<&'static str>,
+    /// Places of the source and of the destination.
+    pub places: [Place<'a>; 2],
     /// The frame.
     pub frame: Frame<'a>,
     inner: Option<Tunnels>,
@@ -51,6 +54,7 @@ impl<'a> Packet<'a> {
             link,
             interface: None,
             direction: None,
+            places: [Place::default(); 2],
             frame,
             inner,
             ether: OnceCell::new(),
@@ -65,6 +69,11 @@ impl<'a> Packet<'a> {
             parser.headers(self.frame.data).ok()
         };
         self.headers.get_or_init(read).as_ref()
+    }
+
+    /// Flow key of the packet, if it has one.
+    pub fn key(&self) -> Option<&FlowKey> {
+        self.headers().map(|headers| &headers.key)
     }
 
     fn ether(&self) -> &Ether<'a> {

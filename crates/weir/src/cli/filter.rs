@@ -1,6 +1,7 @@
 //! Arguments of `weir filter`.
 
 use super::*;
+use std::net::IpAddr;
 
 const FILTER_USAGE: &str = "weir filter [OPTIONS] EXPR SOURCE...
        weir filter [OPTIONS] --filter-file FILE SOURCE...
@@ -81,6 +82,12 @@ pub struct FilterArgs {
     /// Print only the number of matching packets
     #[arg(help_heading = ANSWER, long, conflicts_with_all = ["write", "link_header", "hex", "hex_ascii", "ascii", "verbose", "quiet", "absolute", "number"])]
     pub count: bool,
+    /// Print the names that resolved to ADDRESS.
+    ///
+    /// They are in answers of DNS and in the first messages of TLS connections. Each has its number,
+    /// and the first and the last time. The expression 'port 53' asks DNS alone.
+    #[arg(help_heading = ANSWER, long, value_name = "ADDRESS", conflicts_with_all = ["count", "write", "split", "columns", "link_header", "hex", "hex_ascii", "ascii", "verbose", "quiet", "absolute", "number", "time", "nano"])]
+    pub names_of: Option<IpAddr>,
     /// How to print them as lines.
     #[command(flatten)]
     pub lines: LineArgs,
@@ -90,6 +97,9 @@ pub struct FilterArgs {
     /// Form of the answer.
     #[command(flatten)]
     pub format: FormatArgs,
+    /// Databases of columns about addresses.
+    #[command(flatten)]
+    pub places: GeoArgs,
 
     /// Where to write them.
     #[command(flatten)]

@@ -2,6 +2,7 @@
 
 use super::times::{last, moment};
 use super::*;
+use std::net::IpAddr;
 use weir_messages::moment::Moment;
 
 const EXAMPLES: &str = "\
@@ -84,6 +85,12 @@ pub struct QueryArgs {
     /// Print N rows with --flows
     #[arg(help_heading = ANSWER, long, value_name = "N", default_value_t = 10, requires = "flows")]
     pub top: usize,
+    /// Print the names that resolved to ADDRESS.
+    ///
+    /// They are in answers of DNS and in the first messages of TLS connections. Each has its number,
+    /// and the first and the last time. The expression 'port 53' asks DNS alone.
+    #[arg(help_heading = ANSWER, long, value_name = "ADDRESS", conflicts_with_all = ["count", "write", "split", "columns", "link_header", "hex", "hex_ascii", "ascii", "verbose", "quiet", "absolute", "number", "time", "nano", "flows"])]
+    pub names_of: Option<IpAddr>,
     /// How to print them as lines.
     #[command(flatten)]
     pub lines: LineArgs,
@@ -93,6 +100,9 @@ pub struct QueryArgs {
     /// Form of the answer.
     #[command(flatten)]
     pub format: FormatArgs,
+    /// Databases of columns about addresses.
+    #[command(flatten)]
+    pub places: GeoArgs,
 
     /// Where to write them.
     #[command(flatten)]

@@ -116,6 +116,12 @@ impl Columns {
                     row.word(name, width, mac);
                 }
                 Some(Value::Address(address)) => row.word(name, width, format_args!("{address}")),
+                Some(Value::Network(address, bits)) => {
+                    row.word(name, width, format_args!("{address}/{bits}"));
+                }
+                Some(Value::Country([a, b])) => {
+                    row.word(name, width, format_args!("{}{}", a as char, b as char));
+                }
                 Some(Value::Protocol(proto)) => {
                     row.word(name, width, format_args!("{}", proto_name(proto)));
                 }

@@ -128,6 +128,12 @@ fn places_are_those_that_mmdblookup_finds() {
             assert_eq!(&counts, truth, "{name} {more:?}");
         }
     }
+    for rows in columns_of_ends(&file, [&systems, &countries]) {
+        for (address, cells) in rows {
+            let none = ["-", "-", "-"].map(str::to_owned);
+            assert_eq!(&cells, places.get(&address).unwrap_or(&none), "{address}");
+        }
+    }
     // Names are one a system, and carry no control characters.
     let fixed = ["measure", &file, "--geo", &systems, "--key", "asn"];
     let text = weir(fixed).ok().text();
@@ -144,6 +150,108 @@ fn places_are_those_that_mmdblookup_finds() {
         rows.starts_with("asn,as_name\r\n") && rows.contains("64501,\r\n"),
         "{rows}"
     );
+}
+
+/// Addresses with the number, the country and the bits of the network that columns have.
+type Rows = Vec<(String, [String; 3])>;
+
+/// Columns about addresses: of hosts, of both ends of conversations, and of both ends of packets, in each form.
+fn columns_of_ends(file: &str, [systems, countries]: [&str; 2]) -> Vec<Rows> {
+    let geo = ["--geo", systems, "--geo", countries];
+    let both = "src,src_asn,src_country,src_network,dst,dst_asn,dst_country,dst_network";
+    let hosts = [
+        &[
+            "measure",
+            file,
+            "--key",
+            "host",
+            "--top",
+            "1000",
+            "--columns",
+        ][..],
+        &["host,asn,country,network", "--format", "csv"],
+    ];
+    let pairs = [
+        &[
+            "measure",
+            file,
+            "--key",
+            "conversation",
+            "--top",
+            "1000",
+            "--columns",
+            both,
+        ][..],
+        &["--format", "tsv"],
+    ];
+    let peers = [
+        &[
+            "measure",
+            file,
+            "--key",
+            "dst",
+            "--by",
+            "peers",
+            "--top",
+            "1000",
+            "--columns",
+        ][..],
+        &["dst,dst_asn,dst_country,dst_network", "--json"],
+    ];
+    let packets = ["filter", "", file, "--columns", both];
+    let forms = [&["--format", "csv"][..], &["--format", "tsv"], &["--json"]];
+    let asked = [hosts.concat(), pairs.concat(), peers.concat()].into_iter();
+    let asked = asked.chain(forms.map(|form| [&packets[..], form].concat()));
+    let rows = |words: Vec<&str>| -> Rows {
+        let text = weir([&words[..], &geo].concat()).ok().text();
+        let cells: Vec<Vec<String>> = match words.contains(&"--json") {
+            true => {
+                schema::check(&text);
+                objects(&text)
+            }
+            false => {
+                let split = |line: &str| line.split([',', '\t']).map(str::to_owned).collect();
+                text.lines().skip(1).map(split).collect()
+            }
+        };
+        assert!(cells.len() > 10, "{words:?}: {text}");
+        let ends = cells.iter().flat_map(|row| row.chunks(4));
+        let of_end = |end: &[String]| {
+            let [address, asn, country, network] = end else {
+                panic!("{words:?}: {end:?}");
+            };
+            let told = |text: &str| match text {
+                "" => "-".to_owned(),
+                text => text.to_owned(),
+            };
+            let bits = network.rsplit_once('/').map_or("", |(_, bits)| bits);
+            (address.clone(), [told(asn), told(country), told(bits)])
+        };
+        ends.filter(|end| !end[0].is_empty()).map(of_end).collect()
+    };
+    asked.map(rows).collect()
+}
+
+/// The values of packets or of rows, in the order of their columns.
+fn objects(text: &str) -> Vec<Vec<String>> {
+    let plain = |value: &Value| match value {
+        Value::Null => String::new(),
+        Value::String(text) if text == "-" => String::new(),
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    };
+    let mut rows = Vec::new();
+    for line in text.lines() {
+        let object: Value = serde_json::from_str(line).expect("an object");
+        let tables = object["top"].as_array().into_iter().flatten();
+        let packets = std::iter::once(&object).filter(|object| object["type"] == "packet");
+        for row in tables.chain(packets) {
+            let members = row.as_object().expect("an object").iter();
+            let members = members.filter(|(name, _)| *name != "type");
+            rows.push(members.map(|(_, value)| plain(value)).collect());
+        }
+    }
+    rows
 }
 
 /// One line says what is wrong with a file, a key or the lack of them.
@@ -174,6 +282,25 @@ fn wrong_databases_are_refused() {
         (
             vec!["--geo", &systems],
             "--geo is for the keys asn, country and network",
+        ),
+        (
+            vec!["--columns", "src_country"],
+            "--columns: src_country needs a database of addresses: add --geo FILE.mmdb",
+        ),
+        (
+            vec!["--columns", "country,dst_asn", "--geo", &countries],
+            "--columns: dst_asn: no file of --geo has AS numbers",
+        ),
+        (
+            vec![
+                "--key",
+                "dport",
+                "--columns",
+                "country",
+                "--geo",
+                &countries,
+            ],
+            "no row of --key dport has the column country",
         ),
         (
             vec!["--key", "asn", "--geo", "nothing.mmdb"],
@@ -207,7 +334,11 @@ fn wrong_databases_are_refused() {
         ),
     ] {
         for command in [&["measure", &file][..], &["diff", &file, &file]] {
-            if command[0] == "diff" && words.contains(&"--sketch") {
+            if command[0] == "diff"
+                && words
+                    .iter()
+                    .any(|it| ["--sketch", "--columns"].contains(it))
+            {
                 continue;
             }
             let done = weir([command, &words[..]].concat());

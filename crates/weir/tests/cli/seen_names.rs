@@ -1,5 +1,6 @@
 //! Names of addresses that the packets tell: the judge is tshark, and every design answers as one worker does.
 
+use crate::schema;
 use crate::support::*;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -23,7 +24,31 @@ fn summary(arguments: &[&str]) -> Value {
 
 /// Addresses with their last name, and whether they had another, from the fields of tshark.
 fn names_of_tshark(file: &str) -> BTreeMap<String, (String, bool)> {
-    const FIELDS: [&str; 11] = [
+    let mut names: BTreeMap<String, (String, bool)> = BTreeMap::new();
+    for Claim { address, name, .. } in claims_of_tshark(file) {
+        let before = names.get(&address);
+        let had_another = before.is_some_and(|(other, had)| *had || *other != name);
+        names.insert(address, (name, had_another));
+    }
+    names
+}
+
+/// A name of an address in a packet.
+struct Claim {
+    address: String,
+    name: String,
+    by: &'static str,
+    /// Seconds since 1970 with nine digits after the point.
+    epoch: String,
+}
+
+/// Names of an address and who told them, with their numbers, first and last times.
+type NamesOf = BTreeMap<(String, String), (u64, String, String)>;
+
+/// Names of addresses in the order of the packets, from the fields of tshark.
+fn claims_of_tshark(file: &str) -> Vec<Claim> {
+    const FIELDS: [&str; 12] = [
+        "frame.time_epoch",
         "ip.dst",
         "ipv6.dst",
         "tcp.dstport",
@@ -40,13 +65,7 @@ fn names_of_tshark(file: &str) -> BTreeMap<String, (String, bool)> {
     let fixed = ["-n", "-r", file, "-Y", filter, "-T", "fields"];
     let fields = FIELDS.iter().flat_map(|field| ["-e", *field]);
     let lines = tool("tshark", fixed.into_iter().chain(fields)).ok().text();
-    let mut names: BTreeMap<String, (String, bool)> = BTreeMap::new();
-    let mut learn = |address: &str, name: &str| {
-        let name = name.to_ascii_lowercase();
-        let before = names.get(address);
-        let had_another = before.is_some_and(|(other, had)| *had || *other != name);
-        names.insert(address.to_owned(), (name, had_another));
-    };
+    let mut claims = Vec::new();
     for line in lines.lines() {
         let values: Vec<&str> = line.split('\t').collect();
         let of = |field: &str| {
@@ -55,9 +74,17 @@ fn names_of_tshark(file: &str) -> BTreeMap<String, (String, bool)> {
             values.collect::<Vec<_>>()
         };
         let first = |field: &str| of(field).first().copied();
+        let mut learn = |address: &str, name: &str, by: &'static str| {
+            claims.push(Claim {
+                address: address.to_owned(),
+                name: name.to_ascii_lowercase(),
+                by,
+                epoch: values[0].to_owned(),
+            });
+        };
         if let Some(name) = first("tls.handshake.extensions_server_name") {
             let server = first("ip.dst").or(first("ipv6.dst")).expect("an address");
-            learn(server, name);
+            learn(server, name, "tls");
             continue;
         }
         let mut chain: Vec<&str> = first("dns.qry.name").into_iter().collect();
@@ -75,10 +102,88 @@ fn names_of_tshark(file: &str) -> BTreeMap<String, (String, bool)> {
                 _ => continue,
             };
             let name = if is_asked { chain[0] } else { owner };
-            learn(address.expect("an address"), name);
+            learn(address.expect("an address"), name, "dns");
         }
     }
-    names
+    claims
+}
+
+/// All names of the addresses that have the most, with their numbers and times; of files and of a record.
+#[test]
+fn the_names_of_an_address_are_those_that_tshark_reads() {
+    let test = "the_names_of_an_address_are_those_that_tshark_reads";
+    let mut files = captures(test);
+    files.retain(|file| NAMED.iter().any(|name| file.ends_with(name)));
+    if files.is_empty() || !have(test, &["tshark"]) {
+        return;
+    }
+    let temp = Temp::new();
+    for (i, file) in files.iter().enumerate() {
+        // A name of a packet counts once for each record that tells it.
+        let mut expected: BTreeMap<String, NamesOf> = BTreeMap::new();
+        for claim in claims_of_tshark(s(file)) {
+            let names = expected.entry(claim.address).or_default();
+            let epoch = claim.epoch.clone();
+            let seen = names.entry((claim.name, claim.by.to_owned()));
+            let seen = seen.or_insert((0, epoch.clone(), epoch.clone()));
+            seen.0 += 1;
+            if epoch < seen.1 {
+                seen.1 = epoch.clone();
+            }
+            if epoch > seen.2 {
+                seen.2 = epoch;
+            }
+        }
+        let record = temp.at(&format!("record-{i}"));
+        weir(["record", s(file), &record, "--ram", "16M", "--disk", "16M"]).ok();
+        let mut most: Vec<_> = expected.iter().collect();
+        most.sort_by_key(|(_, names)| std::cmp::Reverse(names.len()));
+        for (address, names) in most.into_iter().take(2) {
+            for source in [&["filter", "", s(file)][..], &["query", &record]] {
+                let fixed = ["--names-of", address, "--json"];
+                let text = weir([source, &fixed].concat()).ok().text();
+                schema::check(&text);
+                let objects = text
+                    .lines()
+                    .map(|line| -> Value { serde_json::from_str(line).unwrap() });
+                let rows: Vec<Value> = objects.filter(|object| object["type"] == "name").collect();
+                let epoch = |time: &Value| epoch_of(time.as_str().expect("a time"));
+                let found = rows.iter().map(|row| {
+                    assert_eq!(row["address"], address.as_str());
+                    let key = ["name", "by"].map(|it| row[it].as_str().unwrap().to_owned());
+                    let times = [&row["first_seen"], &row["last_seen"]].map(epoch);
+                    let [first, last] = times;
+                    (key.into(), (row["times"].as_u64().unwrap(), first, last))
+                });
+                assert_eq!(
+                    &found.collect::<BTreeMap<_, _>>(),
+                    names,
+                    "{address} {source:?}"
+                );
+                assert!(rows.is_sorted_by_key(|row| row["first_seen"].as_str().unwrap()));
+            }
+        }
+    }
+    let table = [
+        "filter",
+        "",
+        s(&files[0]),
+        "--names-of",
+        "192.0.2.77",
+        "--format",
+        "csv",
+    ];
+    let none = weir(table).ok();
+    assert_eq!(none.text(), "name,by,times,first_seen,last_seen\r\n");
+}
+
+/// Seconds since 1970 of a time in RFC 3339, as tshark prints them: with nine digits after the point.
+fn epoch_of(text: &str) -> String {
+    let ns = text
+        .parse::<jiff::Timestamp>()
+        .expect("a time")
+        .as_nanosecond();
+    format!("{}.{:09}", ns / 1_000_000_000, ns % 1_000_000_000)
 }
 
 #[test]
