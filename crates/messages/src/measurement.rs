@@ -93,7 +93,10 @@ pub struct Options {
     pub findings: bool,
     /// Whether the packets are searched for names of addresses although no key and no column has them.
     pub reads_names: bool,
-    /// Whether files are merged by packet time; `None`: they are with windows, unless a named pipe is among them.
+    /// Whether repeated packets are left out, which may lie in different files.
+    pub dedup: bool,
+    /// Whether files are merged by packet time; `None`: they are with windows, and if repeated packets are left out, unless a named pipe is
+    /// among them.
     pub merge: Option<bool>,
     /// Whether all packets of the files are sorted by time first.
     pub sort: bool,
@@ -153,6 +156,7 @@ impl Default for Options {
             health: health::Parts::default(),
             findings: false,
             reads_names: false,
+            dedup: false,
             merge: None,
             sort: false,
             follow: false,
@@ -448,7 +452,7 @@ impl Options {
                 .is_ok_and(|about| about.file_type().is_fifo())
                 && !path.starts_with("/dev/fd")
         };
-        let needs_order = self.window.is_some() || self.has_peaks();
+        let needs_order = self.window.is_some() || self.has_peaks() || self.dedup;
         let by_windows = || needs_order && !sources.iter().any(named_pipe);
         match self.merge {
             _ if self.sort => Order::Sorted,

@@ -167,6 +167,10 @@ fn check(arguments: &FilterArgs) -> anyhow::Result<()> {
         .as_deref()
         .filter(|_| arguments.filter_file.is_none())
         .unwrap_or("");
+    let words = arguments.sources.iter().map(Name::text);
+    arguments
+        .dedup
+        .check(words.chain([expression.to_owned()]))?;
     if expression.contains(['.', '/']) && Path::new(expression).is_file() {
         bail!(
             "{expression} is a file where the expression should be: weir filter EXPR SOURCE, and '' matches all packets"

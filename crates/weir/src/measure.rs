@@ -60,7 +60,7 @@ use weir_messages::rows::Form;
 use weir_packet::addresses::Addresses;
 use weir_pipeline::measuring::timing::percentiles;
 use weir_pipeline::measuring::{Design, Distribute, Finished};
-use weir_pipeline::select::Selection;
+use weir_pipeline::select::{Selection, Span};
 use weir_screen::Tab;
 use weir_view::{Finding, View};
 
@@ -103,6 +103,9 @@ fn run_over(
     query: Option<&Arc<Query>>,
     watch: Option<&Watch>,
 ) -> anyhow::Result<Outcome> {
+    arguments
+        .dedup
+        .check(arguments.sources.iter().map(Name::text))?;
     let mut options = options(arguments, watch.is_some())?;
     options.reads_names = watch.is_some();
     if arguments.sketch.is_some() && options.by.is_distinct() {
@@ -202,6 +205,8 @@ fn run_over(
     let standing_asked = Arc::new(AtomicBool::new(false));
     let mut command = Command {
         arguments,
+        span,
+        has_begun: false,
         begun: Instant::now(),
         report: Report::new(
             &arguments.sources,
@@ -417,6 +422,7 @@ fn options(arguments: &MeasureArgs, is_watched: bool) -> Result<Options, Refusal
         },
         findings: arguments.looks_for_findings(),
         reads_names: false,
+        dedup: arguments.dedup.within.is_some(),
         merge,
         sort: arguments.sort,
         follow: arguments.follow,
@@ -426,6 +432,10 @@ fn options(arguments: &MeasureArgs, is_watched: bool) -> Result<Options, Refusal
 struct Command<'a> {
     arguments: &'a MeasureArgs,
     options: &'a Options,
+    /// Times of the packets.
+    span: Span,
+    /// Whether a packet was in a window so far.
+    has_begun: bool,
     begun: Instant,
     report: Report,
     show: Show,
@@ -570,6 +580,9 @@ impl Command<'_> {
 
     /// Prints a window. Files wait for the print. During a capture, windows are left out if too many wait to be printed.
     fn window(&mut self, window: Window<'_>, stop: &Arc<AtomicBool>) -> io::Result<()> {
+        if !self.capturing && self.is_outside(&window) {
+            return Ok(());
+        }
         if let Some(view) = &mut self.view {
             view.add(&window);
             self.take_findings();
@@ -586,6 +599,22 @@ impl Command<'_> {
             self.printer(stop)?.add(text);
         }
         Ok(())
+    }
+
+    /// Whether a window of files has no packet because it lies outside of the asked time.
+    fn is_outside(&mut self, window: &Window<'_>) -> bool {
+        let Some((begin, end)) = window.span else {
+            return false;
+        };
+        let passed = window.state.map_or(0, |state| state.tally().passed);
+        let counted = passed + window.arrivals.dropped + window.arrivals.late;
+        self.has_begun |= counted > 0;
+        let span = &self.span;
+        let is_before = span.from_ns.is_some_and(|from| end <= from);
+        let is_after = span.to_ns.is_some_and(|to| begin > to);
+        // The latest packet tells where the last part of a file begins.
+        let is_early = span.last_ns.is_some() && !self.has_begun;
+        counted == 0 && (is_before || is_after || is_early)
     }
 
     /// Prints the line of a window during a capture. Lines that a slow terminal does not take are left out.

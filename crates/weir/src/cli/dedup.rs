@@ -1,6 +1,7 @@
 //! Duplicates of packets.
 
 use super::*;
+use std::path::Path;
 use weir_engine::dedup::{MOST, Within};
 
 /// Duplicates that are left out.
@@ -13,6 +14,20 @@ pub struct DedupArgs {
     /// [without a value: 5 packets].
     #[arg(id = "dedup", hide_short_help = true, help_heading = SELECT, long = "dedup", value_name = "N|T", num_args = 0..=1, require_equals = true, default_missing_value = "5", value_parser = within)]
     pub within: Option<Within>,
+}
+
+impl DedupArgs {
+    /// Refuses a value after a blank, which would be an expression or a source.
+    pub fn check(&self, words: impl IntoIterator<Item = String>) -> Result<(), Refusal> {
+        let is_value = |word: &String| within(word).is_ok() && !Path::new(word).exists();
+        let mut words = words.into_iter().filter(|_| self.within.is_some());
+        match words.find(is_value) {
+            Some(value) => Err(Refusal(format!(
+                "--dedup {value}: the value follows after '=', without a blank: --dedup={value}"
+            ))),
+            _ => Ok(()),
+        }
+    }
 }
 
 fn within(text: &str) -> Result<Within, String> {

@@ -80,6 +80,13 @@ fn duplicates_are_left_out_of_everything_and_told() {
         (&9.into(), &3.into())
     );
     assert_eq!(summary["duplicates"], 3);
+    // Each packet of a file repeats one of the other file, next to it in the order of time.
+    for (more, passed) in [(&[][..], 10), (&["--merge"], 10), (&["--no-merge"], 19)] {
+        let command = ["measure", &file, &file, "--dedup=2", "--json"];
+        let measured = weir([&command[..], more].concat()).ok();
+        let summary: Value = serde_json::from_slice(&measured.out).unwrap();
+        assert_eq!(summary["passed"], passed, "{more:?}");
+    }
     let measured = weir(["measure", &file, "--dedup", "--stats"]).ok();
     for words in [
         "9 measured, 0 filtered, 3 duplicates",
@@ -104,6 +111,20 @@ fn windows_of_duplicates_are_checked() {
         assert!(
             done.code == Some(2) && done.err.contains("is n"),
             "{}",
+            done.err
+        );
+    }
+    // A value after a blank is an expression or a source.
+    for words in [
+        &["filter", "--dedup", "10ms", "udp", "a.pcap"][..],
+        &["filter", "udp", "--dedup", "10ms", "a.pcap"],
+        &["measure", "--dedup", "10ms", "a.pcap"],
+    ] {
+        let done = weir(words);
+        let says = "--dedup 10ms: the value follows after '=', without a blank: --dedup=10ms";
+        assert!(
+            done.code == Some(2) && done.err.contains(says),
+            "{words:?}: {}",
             done.err
         );
     }

@@ -60,6 +60,28 @@ fn splits_measurements_and_records_know_times() {
     let measured = weir(["measure", &file, "--json", "--last", "0s"]).ok();
     let summary: Value = serde_json::from_slice(&measured.out).unwrap();
     assert_eq!(summary["passed"], 1, "{summary}");
+    // Windows without a packet of the asked time are left out.
+    for (times, windows) in [
+        (&from[..], &[12, 13, 14][..]),
+        (&["--to", "1700000011"], &[10, 11]),
+        (&["--last", "1s"], &[13, 14]),
+    ] {
+        let command = ["measure", &file, "--sort", "--window", "1s", "--json"];
+        let text = weir([&command[..], times].concat()).ok().text();
+        let objects = text.lines().map(|line| serde_json::from_str(line).unwrap());
+        let all: Vec<Value> = objects.collect();
+        let (summary, shown) = all.split_last().unwrap();
+        let begins: Vec<String> = windows
+            .iter()
+            .map(|second| format!("2023-11-14T22:13:{:02}.000000000Z", second + 20))
+            .collect();
+        let found: Vec<_> = shown
+            .iter()
+            .map(|it| it["start"].as_str().unwrap())
+            .collect();
+        assert_eq!(found, begins, "{times:?}");
+        assert_eq!(summary["received"], 5);
+    }
     let split = [
         "filter",
         "",
