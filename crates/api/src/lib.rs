@@ -35,7 +35,7 @@ mod sink;
 mod source;
 
 pub use error::Error;
-pub use measurement::{Answer, Measurement, NextAnswer};
+pub use measurement::{Answer, Measurement, NextAnswer, read_geo};
 pub use options::{MOST_WORKERS, Options};
 pub use recorder::{NextSaved, Recorder};
 pub use sink::{Sink, SinkCounts, SinkOptions};
@@ -43,11 +43,12 @@ pub use source::{Batch, Counts, FilterChange, Next, Source, block_of, has_slots,
 pub use weir_engine::batches::MOST as MOST_BATCHES;
 pub use weir_engine::capture::{Direction, Settings as CaptureSettings};
 pub use weir_engine::columns::Column;
+pub use weir_engine::dedup::Within;
 pub use weir_engine::record::trigger::{Condition, Keep, Span, Trigger};
 pub use weir_engine::session::Order;
 pub use weir_io::sys::interrupt_waits_by;
 pub use weir_measure::health::Parts as HealthParts;
-pub use weir_measure::{By, KeyKind, Sketch};
+pub use weir_measure::{By, Geo, KeyKind, Sketch};
 pub use weir_messages::measurement::Options as MeasureOptions;
 pub use weir_messages::recording::{
     Options as RecordOptions, parse_keep, parse_threshold_trigger, parse_trigger,

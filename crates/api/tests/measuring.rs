@@ -5,10 +5,11 @@ use std::io::Write;
 use std::process::Command;
 use std::time::Duration;
 use weir_api::{
-    Error, MeasureOptions, Measurement, NextAnswer, NextSaved, Options, RecordOptions, Recorder,
-    Span, Trigger, parse_trigger,
+    Error, KeyKind, MeasureOptions, Measurement, NextAnswer, NextSaved, Options, RecordOptions,
+    Recorder, Span, Trigger, Within, parse_trigger, read_geo,
 };
 use weir_testkit::Scratch;
+use weir_testkit::mmdb::{Mmdb, country, system};
 use weir_testkit::savefile::Pcap;
 
 const LONG: Duration = Duration::from_secs(20);
@@ -115,6 +116,44 @@ fn settings_without_sense_are_refused() {
             other => panic!("{why}: {other:?}"),
         }
     }
+}
+
+/// Databases give keys and columns, and repeated packets of two files are left out.
+#[test]
+fn programs_see_countries_and_leave_out_repeated_packets() {
+    let scratch = Scratch::new();
+    let file = scratch.file("a.pcap", &capture(20));
+    let mut places = Mmdb::new(4, 24);
+    places.add([10, 0, 0, 0].into(), 24, &country("DE"));
+    places.add([10, 9, 0, 0].into(), 16, &system(64500, "Example"));
+    let places = scratch.file("places.mmdb", &places.bytes());
+    let measure = MeasureOptions {
+        keys: vec![KeyKind::Country, KeyKind::SRC],
+        geo: read_geo(&[&places]).unwrap(),
+        columns: Some("key,country,src,src_country,src_asn,packets".to_owned()),
+        ..MeasureOptions::default()
+    };
+    let options = Options {
+        // A packet at the same time as its repetition.
+        dedup: Some(Within::Time(0)),
+        ..Options::default()
+    };
+    let measurement = Measurement::open(&[&file, &file], &options, &measure).unwrap();
+    let all = answers(&measurement);
+    let [summary] = &all[..] else {
+        panic!("{all:?}")
+    };
+    assert!(
+        has(summary, "\"passed\":20") && has(summary, "\"duplicates\":20"),
+        "{summary}"
+    );
+    for row in [
+        "{\"key\":\"country\",\"country\":\"DE\",\"src\":null,\"src_country\":null,\"src_asn\":null,\"packets\":20}",
+        "{\"key\":\"src\",\"country\":\"DE\",\"src\":\"10.0.0.1\",\"src_country\":\"DE\",\"src_asn\":\"-\",\"packets\":20}",
+    ] {
+        assert!(summary.contains(row), "{summary}");
+    }
+    assert!(matches!(read_geo(&[&file]), Err(Error::Refused(_))));
 }
 
 #[test]
