@@ -48,7 +48,7 @@ pub struct ExecArgs {
     /// auto, hugetlb, hugetlb-1g, thp, virtual. AF_PACKET's ring lies in pages of the kernel's choice.
     #[arg(help_heading = LIVE, long, value_name = "POLICY")]
     pub pages: Option<Policy>,
-    /// Share the packets with the other programs of this group.
+    /// Share the packets among the programs of GROUP.
     ///
     /// All programs that capture from an interface with the same number get each flow once, both directions together.
     #[arg(help_heading = LIVE, long, value_name = "GROUP", value_parser = clap::value_parser!(u16).range(1..))]
@@ -58,9 +58,9 @@ pub struct ExecArgs {
     /// `weir query DIR` and `weir filter EXPR DIR` read it.
     #[arg(help_heading = LIVE, long, value_name = "DIR")]
     pub record: Option<PathBuf>,
-    /// Append the counts of captures to FILE, each second and at the end.
+    /// Append counts to FILE, each second.
     ///
-    /// A line is a JSON object: packets received, filtered, delivered, and dropped by the kernel or by the interface.
+    /// The last line follows at the end of the capture. A line is a JSON object: packets received, filtered, delivered, and dropped by the kernel or by the interface.
     #[arg(help_heading = LIVE, long, value_name = "FILE")]
     pub stats: Option<PathBuf>,
     /// Interfaces whose packets may be taken.
