@@ -16,6 +16,7 @@ use crate::terminal;
 use crate::walls::Walls;
 use anyhow::{anyhow, bail};
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{Read as _, Seek as _};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -164,6 +165,7 @@ impl Receiver {
         let pairs = self.pairs.lock().unwrap_or_else(PoisonError::into_inner);
         let received = Received {
             report: pairs.report().clone(),
+            density: pairs.density(),
             streams: self.streams.clone(),
             counted: self.counters.since(&before, &ended),
             has_failed: !show.faults.is_empty(),
@@ -252,6 +254,8 @@ impl Counters {
 /// Fate of the packets.
 pub struct Received {
     report: Report,
+    /// Packets by displacement (RFC 5236).
+    density: BTreeMap<i64, u64>,
     streams: Vec<String>,
     /// Packets that counters saw lost.
     pub counted: Vec<(String, u64)>,
@@ -321,6 +325,12 @@ impl Received {
                 "reordering extent: p50 {}, max {}\n",
                 extent.p50, extent.max
             );
+            let shares: Vec<String> = self
+                .density
+                .iter()
+                .map(|(by, count)| format!("{by:+} {}", percent(*count, all.received)))
+                .collect();
+            text += &format!("reorder density: {}\n", shares.join(", "));
         }
         for (count, what) in [
             (
@@ -367,6 +377,7 @@ impl Received {
             "delay_ns": times(self.report.delay()),
             "jitter_ns": times(self.report.jitter()),
             "extent": times(self.report.extent()),
+            "density": self.density.iter().map(|(by, count)| (by.to_string(), (*count).into())).collect::<serde_json::Map<String, Value>>(),
             "counters": counters,
             "streams": streams,
         })

@@ -103,6 +103,11 @@ fn loss_duplicates_reorder_and_delay_are_found_as_they_were_planted() {
         (&faulty["extent"]["max"], &faulty["too_late"]),
         (&1.into(), &0.into())
     );
+    // Of ten, one is lost and two are exchanged.
+    assert_eq!(
+        faulty["density"],
+        serde_json::json!({"-1": 100, "0": 700, "1": 100})
+    );
 }
 
 /// The relay lets 2000 packets/s through.
