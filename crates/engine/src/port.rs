@@ -1,16 +1,21 @@
 //! Ports as sinks: interfaces and devices that send frames, and `null`, which counts frames and discards them.
 
+mod digest;
+mod injection;
 pub(crate) mod offload;
 
 use crate::capture::{AF_PACKET, AF_XDP, DPDK};
 use crate::guard::{self, Act, Guarded};
 use crate::name::Name;
 use crate::sink::{End, Kind, Loss, Lost, Note, Packets, Sink, SinkFault, SinkReport};
+pub use digest::Digest;
+use injection::Injection;
+pub use injection::{Injecting, injection_mode};
 use std::collections::VecDeque;
 use std::io;
 use std::time::Duration;
 use weir_io::network::Network;
-use weir_io::sys::{device, packet_socket, xdp};
+use weir_io::sys::{device, inject, packet_socket, xdp};
 use weir_packet::savefile::{Layout, Record};
 use weir_packet::{Frame, LinkType};
 
@@ -103,9 +108,15 @@ pub enum PortError {
     /// The text is not a queue number.
     #[error("{0} is not a queue number")]
     Queue(String),
-    /// The name begins with `inject:`: only the generator injects packets.
+    /// The name begins with `inject:`, and the port is not opened by [`Port::injecting`].
     #[error("packets are injected by who generates them, and not sent here")]
     Injects,
+    /// An XDP program is attached to the interface, and injected packets would pass it by.
+    #[error("an XDP program is attached, and injected packets would pass it by")]
+    HasXdp,
+    /// The kernel does not inject packets.
+    #[error(transparent)]
+    Inject(#[from] inject::Error),
     /// weir was built without DPDK.
     #[error("this weir was built without DPDK")]
     WithoutDpdk,
@@ -176,12 +187,15 @@ pub struct Port {
     /// Frames taken since the port failed.
     behind_failure: u64,
     broken: bool,
+    /// Digest of all frames, if wanted.
+    digest: Option<Digest>,
 }
 
 enum Transmitter {
     Null(Counts),
     AfPacket(packet_socket::Sender),
     AfXdp(Box<Queue>),
+    Inject(Box<Injection>),
     #[cfg(feature = "dpdk")]
     Dpdk(dpdk_device::Device),
 }
@@ -206,8 +220,22 @@ impl Port {
         } else {
             (Transmitter::Null(Counts::default()), None)
         };
+        Ok(Self::of(name, transmitter, link))
+    }
+
+    /// Opens `inject:IF`: the kernel handles frames as if the interface had received them. On an interface with an address they are
+    /// counted and dropped, unless they go [`to_stack`](Injecting::to_stack). A [guarded](guard) interface must be among `yes_send`.
+    pub fn injecting(name: &Name, yes_send: &[String], way: Injecting) -> Result<Self, PortError> {
+        check_guard(name, yes_send)?;
+        let interface = injected(name).ok_or(PortError::NoInterface)?;
+        let injection = Injection::open(interface, way)?;
+        let transmitter = Transmitter::Inject(Box::new(injection));
+        Ok(Self::of(name, transmitter, Some(LinkType::ETHERNET)))
+    }
+
+    fn of(name: &Name, transmitter: Transmitter, link: Option<LinkType>) -> Self {
         let (bytes, ends) = (Vec::new(), Vec::with_capacity(BATCH));
-        Ok(Self {
+        Self {
             name: name.clone(),
             link,
             mtu: interface(name).and_then(mtu),
@@ -218,7 +246,52 @@ impl Port {
             cut: 0,
             behind_failure: 0,
             broken: false,
-        })
+            digest: None,
+        }
+    }
+
+    /// The same port, with a digest of all frames that it takes.
+    pub fn digesting(self) -> Self {
+        Self {
+            digest: Some(Digest::default()),
+            ..self
+        }
+    }
+
+    /// Digest of all frames that the port took, if it makes one.
+    pub fn digest(&self) -> Option<Digest> {
+        self.digest
+    }
+
+    /// Time before a packet is due at which the port wants it: it knows the times of packets itself.
+    pub fn lead(&self) -> Duration {
+        match self.transmitter {
+            Transmitter::Inject(_) => injection::LEAD,
+            _ => Duration::ZERO,
+        }
+    }
+
+    /// Whether the port counts and drops injected frames, because the interface has an address.
+    pub fn drops_injected(&self) -> bool {
+        matches!(&self.transmitter, Transmitter::Inject(injection) if injection.drops())
+    }
+
+    /// Takes a frame as [`Self::take`] does. A port with a [lead](Self::lead) sends it at `due_ns`, ns of CLOCK_MONOTONIC.
+    pub fn take_at(&mut self, frame: &[u8], cut: bool, due_ns: u64) -> Result<(), PortFault> {
+        if !matches!(self.transmitter, Transmitter::Inject(_)) {
+            return self.take(frame, cut);
+        }
+        self.flush()?;
+        if !self.is_for_device(frame, cut) || self.broken {
+            self.behind_failure += u64::from(self.broken);
+            return Ok(());
+        }
+        let Transmitter::Inject(injection) = &mut self.transmitter else {
+            return Ok(());
+        };
+        injection
+            .take(frame, due_ns)
+            .map_err(|error| self.broke(error))
     }
 
     /// The same port, which goes on while its interface is down, if it is a port of AF_PACKET:
@@ -272,6 +345,9 @@ impl Port {
             return false;
         }
         self.cut += u64::from(cut);
+        if let Some(digest) = &mut self.digest {
+            digest.add(frame);
+        }
         if let Transmitter::Null(counts) = &mut self.transmitter {
             counts.sent += 1;
             counts.bytes += frame.len() as u64;
@@ -308,6 +384,7 @@ impl Port {
             Transmitter::Null(_) => Ok(()),
             Transmitter::AfPacket(sender) => sender.send(frames),
             Transmitter::AfXdp(queue) => queue.send(frames),
+            Transmitter::Inject(injection) => injection.send(frames),
             #[cfg(feature = "dpdk")]
             Transmitter::Dpdk(device) => device.send(frames),
         };
@@ -322,6 +399,7 @@ impl Port {
         }
         let done = match &mut self.transmitter {
             Transmitter::AfXdp(queue) => queue.finish(),
+            Transmitter::Inject(injection) => injection.finish(),
             _ => Ok(()),
         };
         done.map_err(|error| self.broke(error))
@@ -352,6 +430,7 @@ impl Port {
                 }
             }
             Transmitter::AfXdp(queue) => queue.counts(),
+            Transmitter::Inject(injection) => injection.counts(),
             #[cfg(feature = "dpdk")]
             Transmitter::Dpdk(device) => device.counts(),
         };
@@ -375,7 +454,12 @@ impl Port {
     /// Returns the numbers of frames that were not sent, by reason.
     pub fn lost(&self) -> Vec<Lost> {
         let counts = self.counts();
-        let too_long = || Loss::TooLong(self.mtu);
+        let mtu = match self.transmitter {
+            // With the header of Ethernet, whose length the limit does not have.
+            Transmitter::Inject(_) => Some(inject::LONGEST - ETHERNET),
+            _ => self.mtu,
+        };
+        let too_long = || Loss::TooLong(mtu);
         let all = [
             (counts.too_long, &too_long as &dyn Fn() -> Loss),
             (counts.too_short, &|| Loss::TooShort),
@@ -395,6 +479,7 @@ impl Port {
     fn broke(&mut self, error: io::Error) -> PortFault {
         self.broken = true;
         let cause = interface(&self.name)
+            .or(injected(&self.name))
             .and_then(what_befell)
             .unwrap_or(Cause::Io(error));
         self.fault(cause)

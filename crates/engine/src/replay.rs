@@ -13,7 +13,7 @@ mod plan;
 mod shift;
 mod sides;
 
-use crate::port::{Counts, Port, PortFault};
+use crate::port::{Counts, Digest, Port, PortFault};
 use crate::sink::{End, Kind, Lost, Needs, Note, Packets, Sink, SinkFault, SinkReport};
 use crate::steering::{Order, Progress, Steering};
 use hdrhistogram::Histogram;
@@ -146,6 +146,8 @@ pub struct Report {
     pub fell_behind: bool,
     /// Counts of each port.
     pub ports: Vec<Counts>,
+    /// Digest of all frames, if the ports make one.
+    pub digest: Option<Digest>,
 }
 
 impl Report {
@@ -160,6 +162,7 @@ impl Report {
             last: Duration::ZERO,
             fell_behind: false,
             ports: Vec::new(),
+            digest: None,
         }
     }
 
@@ -194,6 +197,8 @@ pub struct ReplaySink {
     port: usize,
     plan: Plan,
     begun: Option<Instant>,
+    /// The same moment by CLOCK_MONOTONIC, ns.
+    begun_ns: u64,
     /// Time since `begun` when the clock was last read.
     now: Duration,
     /// Time since `begun` at which an order stopped the replay, until it goes on.
@@ -239,6 +244,7 @@ impl ReplaySink {
             plan: Plan::new(settings.rate, settings.longest_gap),
             settings,
             begun: None,
+            begun_ns: 0,
             now: Duration::ZERO,
             stopped: None,
             lateness: report.lateness.clone(),
@@ -326,12 +332,15 @@ impl ReplaySink {
         port: usize,
     ) -> Result<(), End> {
         let due = self.plan.due(time_ns, data.len());
-        let begun = *self.begun.get_or_insert_with(Instant::now);
+        let begun = *self.begun.get_or_insert_with(|| {
+            self.begun_ns = sys::monotonic_ns();
+            Instant::now()
+        });
         let due = match self.is_asked() {
             true => self.obey(begun)?,
             false => due,
         };
-        let due = due.map_or(Ok(None), |due| self.wait(begun, due))?;
+        let due = due.map_or(Ok(None), |due| self.wait(begun, due, port))?;
         if let Some(due) = due {
             let late = self.now.saturating_sub(due);
             self.lateness.saturating_record(late.as_nanos() as u64);
@@ -345,7 +354,14 @@ impl ReplaySink {
         if std::mem::replace(&mut self.port, port) != port {
             self.flush_ports()?;
         }
-        self.end = self.ports[port].take(data, is_cut).err().map(failed);
+        let taken = match due {
+            Some(due) => {
+                let due_ns = u64::try_from(due.as_nanos()).unwrap_or(u64::MAX);
+                self.ports[port].take_at(data, is_cut, self.begun_ns.saturating_add(due_ns))
+            }
+            None => self.ports[port].take(data, is_cut),
+        };
+        self.end = taken.err().map(failed);
         Ok(())
     }
 
@@ -355,7 +371,13 @@ impl ReplaySink {
     }
 
     /// Waits until a packet is due. Packets that were due before leave first. Returns its time, which orders change: `None` for at once.
-    fn wait(&mut self, begun: Instant, mut due: Duration) -> Result<Option<Duration>, End> {
+    fn wait(
+        &mut self,
+        begun: Instant,
+        mut due: Duration,
+        port: usize,
+    ) -> Result<Option<Duration>, End> {
+        let lead = self.ports[port].lead();
         if due > self.now {
             self.now = begun.elapsed();
         }
@@ -371,7 +393,8 @@ impl ReplaySink {
                 }
             }
             self.now = begun.elapsed();
-            let Some(rest) = due.checked_sub(self.now).filter(|rest| !rest.is_zero()) else {
+            let rest = due.saturating_sub(lead).checked_sub(self.now);
+            let Some(rest) = rest.filter(|rest| !rest.is_zero()) else {
                 return Ok(Some(due));
             };
             match rest.checked_sub(SPIN) {
@@ -465,6 +488,11 @@ impl ReplaySink {
         (course.fell_behind, course.control) = (self.fell_behind, self.left_out);
         course.took = took;
         course.ports = self.ports.iter().map(Port::counts).collect();
+        let digests = self.ports.iter().filter_map(Port::digest);
+        course.digest = digests.reduce(|mut sum, digest| {
+            sum.merge(digest);
+            sum
+        });
     }
 }
 

@@ -46,6 +46,8 @@ pub struct Interface {
     pub is_bridge_port: bool,
     /// Whether the interface is an end of a virtual cable: a veth, for example.
     pub is_cable: bool,
+    /// Whether an XDP program is attached.
+    pub has_xdp: bool,
 }
 
 /// A default route.
@@ -181,6 +183,8 @@ fn interface(message: &Message<'_>) -> Option<Interface> {
     const IFLA_MASTER: u16 = 10;
     const IFLA_LINKINFO: u16 = 18;
     const IFLA_LINK_NETNSID: u16 = 37;
+    const IFLA_XDP: u16 = 43;
+    const IFLA_XDP_ATTACHED: u16 = 2;
     const IFLA_INFO_KIND: u16 = 1;
     const IFLA_INFO_DATA: u16 = 2;
     // The interface below a VXLAN tunnel is not in IFLA_LINK.
@@ -205,6 +209,11 @@ fn interface(message: &Message<'_>) -> Option<Interface> {
             IFLA_MASTER => found.master = number(value, 0).filter(|master| *master != 0),
             // The other end is in another namespace, and so is its number.
             IFLA_LINK_NETNSID => has_foreign_end = true,
+            IFLA_XDP => {
+                let mut inside = each_attribute(value);
+                found.has_xdp = inside
+                    .any(|(kind, value)| kind == IFLA_XDP_ATTACHED && value.first() != Some(&0));
+            }
             IFLA_LINKINFO => {
                 let named = |wanted| {
                     each_attribute(value)

@@ -390,7 +390,8 @@ pub fn stop_on_signals(flag: Arc<AtomicBool>) {
     }
 }
 
-fn monotonic_ns() -> u64 {
+/// Returns the time of CLOCK_MONOTONIC, ns: the clock of `Instant`, and of programs in the kernel. Signal handlers may call it.
+pub fn monotonic_ns() -> u64 {
     let mut time = libc::timespec {
         tv_sec: 0,
         tv_nsec: 0,
@@ -639,6 +640,28 @@ pub fn may(path: &std::path::Path, access: Access) -> bool {
     };
     // SAFETY: the name ends with NUL and outlives the call.
     unsafe { libc::faccessat(libc::AT_FDCWD, name.as_ptr(), mode, libc::AT_EACCESS) == 0 }
+}
+
+/// A thread of this process, as signals name it.
+#[derive(Clone, Copy, Debug)]
+pub struct ThreadHandle(libc::pthread_t);
+
+/// Returns the calling thread, and lets [`interrupt_thread`] end its system calls.
+pub fn thread_handle() -> ThreadHandle {
+    extern "C" fn nothing(_: libc::c_int) {}
+    // SAFETY: `sigaction` is plain data for which zero is valid, and without SA_RESTART; the handler does nothing.
+    unsafe {
+        let mut action: libc::sigaction = MaybeUninit::zeroed().assume_init();
+        action.sa_sigaction = nothing as *const () as usize;
+        libc::sigaction(libc::SIGURG, &action, ptr::null_mut());
+        ThreadHandle(libc::pthread_self())
+    }
+}
+
+/// Ends the system call in which a thread is, by a signal (SIGURG) whose handler does nothing. The thread must not have been joined.
+pub fn interrupt_thread(thread: ThreadHandle) {
+    // SAFETY: the caller promises that the thread was not joined, so that its number is its own.
+    unsafe { libc::pthread_kill(thread.0, libc::SIGURG) };
 }
 
 /// Makes the sleeps of this thread end as soon as the processor can, not up to 50 us later. **Source**: PR_SET_TIMERSLACK(2const).

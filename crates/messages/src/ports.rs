@@ -10,10 +10,11 @@ use weir_engine::capture::{AF_PACKET, AF_XDP};
 use weir_engine::name::Name;
 use weir_engine::port::{self, Cause, PortError};
 pub use weir_engine::port::{
-    Finisher, Port, PortFault, PortSink, injected, interface, is_dpdk, is_null, is_port, sender,
+    Finisher, Injecting, Port, PortFault, PortSink, injected, interface, is_dpdk, is_null, is_port,
+    sender,
 };
 use weir_engine::sink::{Loss, Lost};
-use weir_io::sys::{packet_socket, xdp};
+use weir_io::sys::{bpf, inject, packet_socket, xdp};
 use weir_packet::LinkType;
 
 /// Refuses misspelt schemes like `af_paket:eth0`, which would become files; schemes without an interface, like
@@ -41,6 +42,23 @@ pub fn check_scheme(name: &Name) -> Result<(), Refusal> {
 /// Opens the port `name`; a guarded interface must be among `yes_send`. **Errors**: a message with the remedy.
 pub fn open(name: &Name, yes_send: &[String]) -> Result<Port, Refusal> {
     Port::open(name, yes_send).map_err(|error| refusal(name, error))
+}
+
+/// Opens the port `name`, which may be `inject:IF`; see [`Port::injecting`]. **Errors**: a message with the remedy.
+pub fn open_or_inject(name: &Name, yes_send: &[String], way: Injecting) -> Result<Port, Refusal> {
+    let opened = match injected(name) {
+        Some(_) => Port::injecting(name, yes_send, way),
+        None => Port::open(name, yes_send),
+    };
+    opened.map_err(|error| refusal(name, error))
+}
+
+/// Line on frames that are counted and dropped.
+pub fn dropping_line(name: &Name) -> String {
+    format!(
+        "{}: the interface has an address: packets are counted and dropped, and --to-stack hands them to this host",
+        name.text()
+    )
 }
 
 /// Refuses a port on a guarded interface that is not among `yes_send`.
@@ -75,7 +93,7 @@ pub fn refusal(name: &Name, error: PortError) -> Refusal {
         PortError::Queue(_) => refusal!("{name}: {error}: {AF_XDP}{interface}:0"),
         PortError::Injects => {
             refusal!(
-                "{name}: packets are injected by weir generate {name}, and sent by {AF_PACKET}IF"
+                "{name}: packets are injected by weir generate {name} and weir replay --to {name}, and sent by {AF_PACKET}IF"
             )
         }
         PortError::WithoutDpdk => {
@@ -89,6 +107,14 @@ pub fn refusal(name: &Name, error: PortError) -> Refusal {
             refusal!(
                 "{name}: frames of hardware type {other} are not sent: those of Ethernet and IP tunnels are"
             )
+        }
+        PortError::Inject(inject::Error::Bpf(bpf::Error::NotPermitted(_))) => not_permitted(
+            name,
+            "injecting needs CAP_BPF and CAP_NET_ADMIN",
+            "cap_bpf,cap_net_admin",
+        ),
+        PortError::HasXdp => {
+            refusal!("{name}: {error}: sudo ip link set {interface} xdp off takes it away")
         }
         PortError::Xdp(ref xdp @ xdp::Error::NotPermitted(_)) => {
             not_permitted(name, &xdp.to_string(), "cap_net_raw")

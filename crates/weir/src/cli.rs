@@ -328,6 +328,16 @@ impl AnonymizeArgs {
     }
 }
 
+/// What becomes of injected packets.
+#[derive(Args, Clone, Debug, Default)]
+pub struct InjectArgs {
+    /// Let this host handle packets that inject:IF injects.
+    ///
+    /// On an interface with an address they are otherwise counted and dropped.
+    #[arg(hide_short_help = true, help_heading = OUTPUT, long)]
+    pub to_stack: bool,
+}
+
 /// Interfaces that may send although they are guarded.
 #[derive(Args, Clone, Debug, Default)]
 pub struct SendArgs {

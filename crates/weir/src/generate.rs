@@ -37,6 +37,7 @@ use std::time::Duration;
 use steer::Steered;
 use weir_engine::file::is_closed_pipe;
 use weir_engine::name::Name;
+use weir_engine::port::Digest;
 use weir_generator::streams::Rate;
 use weir_generator::{FlowCount, LINK_ADDRESSES};
 use weir_io::output::{Output, OutputError, Rotation};
@@ -44,7 +45,7 @@ use weir_io::reserve::Reserve;
 use weir_io::sys::Access;
 use weir_io::sys::writer::Writer;
 use weir_messages::errors::create_words;
-use weir_messages::guards::{between, sending_line};
+use weir_messages::guards::{between, injecting_line, sending_line};
 use weir_messages::sources::format_for;
 use weir_packet::savefile::{Format, Interface, Resolution};
 use weir_packet::{Frame, LinkType};
@@ -75,7 +76,8 @@ pub fn run(arguments: &GenerateArgs) -> anyhow::Result<Outcome> {
     let stop = stop_on_signals();
     let walls = Walls::of_generate(arguments)?;
     let named = rate_of(arguments)?;
-    if let Some(interface) = port::injected(&arguments.sink) {
+    let is_template = arguments.profile.is_none() && arguments.mix.is_none();
+    if let Some(interface) = port::injected(&arguments.sink).filter(|_| is_template) {
         let rate = named.flatten();
         return inject::run(arguments, interface, (limit, rate), &walls, &stop);
     }
@@ -135,6 +137,9 @@ pub fn run(arguments: &GenerateArgs) -> anyhow::Result<Outcome> {
     if !arguments.search.is_empty() {
         let max = search::highest(named)?;
         return search::run(arguments, (&wanted, max), &walls, &stop);
+    }
+    if arguments.digest && !to_port {
+        bail!("--digest is of the packets that a port takes: sha256sum tells about a file");
     }
     let steered = Steered::new(arguments, &wanted, &walls)?;
     if !to_port {
@@ -292,7 +297,11 @@ struct Sent {
 fn tell_begin(arguments: &GenerateArgs, limit: Limit, sending: &Sending) {
     if let Some(sender) = port::sender(&arguments.sink) {
         let name = arguments.sink.text();
-        say_plain(&sending_line(
+        let line = match port::injected(&arguments.sink) {
+            Some(_) => injecting_line,
+            None => sending_line,
+        };
+        say_plain(&line(
             &name,
             &sender,
             &sending.frames,
@@ -312,7 +321,7 @@ fn send(
     walls: &Walls,
     stop: &Arc<AtomicBool>,
 ) -> anyhow::Result<(Outcome, bool)> {
-    let mut port = port::open(&arguments.sink, &arguments.sending.yes_send)?;
+    let mut port = open(arguments, sending.is_paced)?;
     port.check(LinkType::ETHERNET)
         .map_err(|fault| anyhow::anyhow!(port::fault_line(&fault)))?;
     let receiver = Receiver::open(arguments, &sending.streams)?;
@@ -358,11 +367,7 @@ fn shared(
     walls: &Walls,
     stop: &Arc<AtomicBool>,
 ) -> anyhow::Result<Outcome> {
-    let ports = workers::open(
-        &arguments.sink,
-        arguments.workers,
-        &arguments.sending.yes_send,
-    )?;
+    let ports = workers::open(arguments)?;
     for port in &ports {
         port.check(LinkType::ETHERNET)
             .map_err(|fault| anyhow::anyhow!(port::fault_line(&fault)))?;
@@ -393,11 +398,29 @@ fn shared(
     Ok(outcome)
 }
 
+/// Opens the port.
+fn open(arguments: &GenerateArgs, is_paced: bool) -> anyhow::Result<Port> {
+    let GenerateArgs { sink, sending, .. } = arguments;
+    let way = port::Injecting {
+        to_stack: arguments.inject.to_stack,
+        is_paced,
+    };
+    let port = port::open_or_inject(sink, &sending.yes_send, way)?;
+    if port.drops_injected() {
+        say_plain(&port::dropping_line(sink));
+    }
+    Ok(match arguments.digest {
+        true => port.digesting(),
+        false => port,
+    })
+}
+
 /// Tells what was not sent, and the summary.
 fn ended(arguments: &GenerateArgs, all: Vec<Sent>, pace: &mut Pace) -> (Outcome, bool) {
     let name = arguments.sink.text();
     let (mut faults, mut made, mut tally) = (Vec::new(), 0, Tally::default());
     let (mut is_null, mut is_held) = (false, true);
+    let mut digest: Option<Digest> = None;
     for sent in all {
         let counts = sent.port.counts();
         let lost = sent.port.lost();
@@ -407,6 +430,9 @@ fn ended(arguments: &GenerateArgs, all: Vec<Sent>, pace: &mut Pace) -> (Outcome,
         tally.packets += counts.sent;
         tally.bytes += counts.bytes;
         tally.refused += counts.refused();
+        if let Some(other) = sent.port.digest() {
+            digest.get_or_insert_default().merge(other);
+        }
         is_null = sent.port.is_null();
         if (sent.late > LATE_AT_END || pace.fell_behind()) && !pace.is_stopped() {
             is_held = false;
@@ -430,7 +456,8 @@ fn ended(arguments: &GenerateArgs, all: Vec<Sent>, pace: &mut Pace) -> (Outcome,
     pace.clear();
     faults.iter().for_each(|line| say(line));
     let done = if is_null { "thrown away" } else { "sent" };
-    say_plain(&pace.summary(tally, done));
+    let digest = digest.map_or_else(String::new, |digest| format!(", digest {digest}"));
+    say_plain(&format!("{}{digest}", pace.summary(tally, done)));
     let outcome = Outcome::of(faults.is_empty() && (is_held || !arguments.strict));
     (outcome, not_sent == 0)
 }

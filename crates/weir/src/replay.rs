@@ -28,7 +28,7 @@ use weir_engine::run::{Ended, Run, Setup};
 use weir_engine::session::Session;
 use weir_engine::steering::{Remote, Steering};
 use weir_io::network::Network;
-use weir_messages::guards::sending_line;
+use weir_messages::guards::{injecting_line, sending_line};
 use weir_messages::refusals::Terms;
 use weir_pipeline::select::{Selection, Span};
 
@@ -44,7 +44,7 @@ pub fn run(arguments: ReplayArgs) -> anyhow::Result<Outcome> {
         .collect();
     for name in &ports {
         port::check_scheme(name)?;
-        if port::injected(name).is_some() || !port::is_port(name) {
+        if !port::is_port(name) {
             bail!("--to {name}: name an interface, as in --to eth1, or null");
         }
         refuse_bare_interface(name)?;
@@ -82,7 +82,21 @@ pub fn run(arguments: ReplayArgs) -> anyhow::Result<Outcome> {
         stop: Arc::clone(&stop),
         steering: steering.clone(),
     };
-    let open = |name: &Name| port::open(name, &arguments.sending.yes_send);
+    let open = |name: &Name| {
+        let yes_send = &arguments.sending.yes_send;
+        let way = port::Injecting {
+            to_stack: arguments.inject.to_stack,
+            is_paced: rate != Rate::Max,
+        };
+        let port = port::open_or_inject(name, yes_send, way)?;
+        if port.drops_injected() {
+            say_plain(&port::dropping_line(name));
+        }
+        Ok::<_, anyhow::Error>(match arguments.digest {
+            true => port.digesting(),
+            false => port,
+        })
+    };
     let opened = ports.iter().map(open).collect::<Result<_, _>>()?;
     let words = (rate_words(&arguments, rate), end_words(&arguments));
     for name in &ports {
@@ -317,7 +331,11 @@ fn tell_begin(arguments: &ReplayArgs, name: &Name, (rate, end): &(String, String
         (Some(_), Some(_)) => "with other link addresses",
     };
     if let Some(sender) = port::sender(name) {
-        say_plain(&sending_line(&name.text(), &sender, frames, rate, end));
+        let line = match port::injected(name) {
+            Some(_) => injecting_line,
+            None => sending_line,
+        };
+        say_plain(&line(&name.text(), &sender, frames, rate, end));
     }
 }
 
@@ -400,6 +418,9 @@ fn summary(ended: &Ended, (report, refused): &(Report, u64), is_interrupted: boo
             time_words(report.lateness.max())
         ));
     }
+    if let Some(digest) = report.digest {
+        parts.push(format!("digest {digest}"));
+    }
     if is_interrupted {
         parts.push("interrupted".to_owned());
     }
@@ -431,6 +452,7 @@ fn object(show: &Show, ended: &Ended, (report, refused): &(Report, u64)) -> Valu
         "planned_s": report.planned.as_secs_f64(),
         "took_s": report.took.as_secs_f64(),
         "held": report.is_held(),
+        "digest": report.digest.map(|digest| digest.to_string()),
         "late_ns": {
             "p50": at(0.5), "p99": at(0.99), "p999": at(0.999), "max": report.lateness.max(),
         },

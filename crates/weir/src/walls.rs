@@ -335,6 +335,9 @@ impl Walls {
         self.dpdk |= port::is_dpdk(output);
         self.needs.packets |= port::is_port(output);
         self.needs.sends |= port::is_port(output);
+        if port::injected(output).is_some() {
+            self.kept.extend([Capability::Bpf, Capability::NetAdmin]);
+        }
         if !port::is_port(output) && !output.is_dash() {
             self.makes_files = true;
             self.opens_others |= Path::new(output)
@@ -444,7 +447,10 @@ impl Walls {
         self.drop_rights(kept)?;
         let _ = rules.map(paths::restrict);
         if !self.dpdk {
-            let bpf = kept.contains(&Capability::Bpf);
+            let bpf = kept
+                .iter()
+                .chain(&self.kept)
+                .any(|it| *it == Capability::Bpf);
             let _ = calls::restrict(Needs { bpf, ..self.needs });
         }
         Ok(())

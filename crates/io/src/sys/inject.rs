@@ -8,11 +8,14 @@
 //! **Platform**: Linux 5.18; privilege: CAP_NET_ADMIN with CAP_BPF, or CAP_SYS_ADMIN. **Source**:
 //! Documentation/bpf/bpf_prog_run.rst.
 
+mod ring;
+
 use super::bpf::{
     self, Assembler, Helper, If, Kind, Label, Map, Op, Program, Register::*, Run, Size, Values,
     XDP_DROP, XDP_PASS,
 };
 use super::packet_socket::index_of;
+pub use ring::Ring;
 use std::io;
 use std::sync::atomic::Ordering;
 
@@ -286,6 +289,15 @@ fn assemble<'a>(map: &'a Map, frame: &[u8], fields: &Fields, mode: Mode) -> Asse
     if fields.flows > 0 {
         restore(&mut a, frame);
     }
+    verdict(&mut a, mode);
+    a.exit();
+    a.place(short);
+    a.result(XDP_DROP);
+    a
+}
+
+/// Leaves the verdict in R0.
+fn verdict(a: &mut Assembler<'_>, mode: Mode) {
     match mode {
         Mode::Pass => a.set(R0, XDP_PASS),
         Mode::Drop => a.set(R0, XDP_DROP),
@@ -295,10 +307,6 @@ fn assemble<'a>(map: &'a Map, frame: &[u8], fields: &Fields, mode: Mode) -> Asse
             a.call(Helper::REDIRECT);
         }
     }
-    a.exit();
-    a.place(short);
-    a.result(XDP_DROP);
-    a
 }
 
 /// Writes again what a router changes. The kernel uses the memory of frames again without copying the frame into it.

@@ -64,7 +64,7 @@ pub struct ReplayArgs {
     pub sources: Vec<Name>,
     /// Send by this interface or port.
     ///
-    /// eth1, or a port: af_packet:eth1, af_xdp:eth1[:QUEUE], dpdk:DEVICE; null throws packets away.
+    /// eth1, or a port: af_packet:eth1, af_xdp:eth1[:QUEUE], dpdk:DEVICE, inject:eth1 (as if eth1 had received them); null throws packets away.
     #[arg(help_heading = OUTPUT, long, short = 'i', value_name = "IF", visible_alias = "intf1", required = true)]
     pub to: Name,
     /// Send the packets of --split-by by this one
@@ -149,12 +149,18 @@ pub struct ReplayArgs {
     /// Who may be sent to.
     #[command(flatten)]
     pub sending: SendArgs,
+    /// Where injected packets go.
+    #[command(flatten)]
+    pub inject: InjectArgs,
     /// Who steers it.
     #[command(flatten)]
     pub steer: SteerArgs,
     /// Print times in UTC instead of local time
     #[arg(help_heading = ANSWER, long)]
     pub utc: bool,
+    /// Print a digest of all frames, whatever their order.
+    #[arg(help_heading = ANSWER, long)]
+    pub digest: bool,
     /// Print the end as JSON
     #[arg(help_heading = ANSWER, long)]
     pub json: bool,

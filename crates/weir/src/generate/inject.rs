@@ -4,13 +4,14 @@ use super::limit::Limit;
 use super::pace::{Pace, Tally};
 use crate::cli::GenerateArgs;
 use crate::outcome::{Outcome, io_words, say, say_plain};
-use crate::port::{check_interface, gone_words, not_permitted, sender};
+use crate::port::{dropping_line, gone_words, not_permitted, refusal, sender};
 use crate::rate;
 use crate::walls::Walls;
 use anyhow::{anyhow, bail};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
+use weir_engine::port::injection_mode;
 use weir_generator::LINK_ADDRESSES;
 use weir_generator::streams::{Rate, Sizes};
 use weir_io::sys::bpf;
@@ -48,15 +49,20 @@ pub fn run(
     };
     if arguments.truth || arguments.talkers.is_some() {
         bail!(
-            "--truth and --talkers know files and ports that send: {name} repeats one frame, all flows alike"
+            "--truth and --talkers know the packets of profiles: {name} repeats one frame, all flows alike: add --profile default"
         );
     }
-    if arguments.mix.is_some() {
-        bail!("{name} repeats one frame, which is none of a mix: send a mix by another port");
+    if arguments.digest {
+        bail!("--digest: {name} repeats one frame, into which the kernel writes: add --profile 64");
     }
-    if arguments.profile.is_some() || arguments.gaps.is_some() || arguments.workers > 1 {
+    if arguments.gaps.is_some() || arguments.workers > 1 {
         bail!(
-            "{name} repeats one frame: --profile, --gaps and --workers are for files and ports that send"
+            "{name} repeats one frame without --profile: --gaps and --workers are for other packets"
+        );
+    }
+    if let Some(path) = &arguments.steer.control {
+        bail!(
+            "--control {path}: {name} repeats one frame: add --profile 64, whose packets can be changed"
         );
     }
     let flows = arguments.flows.unwrap_or(FLOWS);
@@ -68,15 +74,16 @@ pub fn run(
         Rate::Packets(pps) => pps,
         Rate::Bits(bits) => bits / (8.0 * f64::from(len)),
     });
-    check_interface(&arguments.sink, interface)?;
+    let mode = injection_mode(interface, arguments.inject.to_stack)
+        .map_err(|error| refusal(&arguments.sink, error))?;
     let fields = Fields {
         counter: Some(HEADERS),
         time: Some(HEADERS + 8),
         flows,
         ..Fields::default()
     };
-    let mut injector = Injector::open(interface, &template(len), &fields, Mode::Pass).map_err(
-        |error| match error {
+    let mut injector =
+        Injector::open(interface, &template(len), &fields, mode).map_err(|error| match error {
             Error::Bpf(bpf::Error::NotPermitted(_)) => not_permitted(
                 &arguments.sink,
                 "injecting needs CAP_BPF and CAP_NET_ADMIN",
@@ -84,8 +91,7 @@ pub fn run(
             )
             .into(),
             error => anyhow!("{name}: {error}"),
-        },
-    )?;
+        })?;
     if let Some(sender) = sender(&arguments.sink) {
         let (frames, rate) = (between(LINK_ADDRESSES), rate::words(wanted));
         say_plain(&injecting_line(
@@ -95,6 +101,9 @@ pub fn run(
             &rate,
             &limit.words(),
         ));
+    }
+    if mode == Mode::Drop {
+        say_plain(&dropping_line(&arguments.sink));
     }
     // A program in the kernel injects the frames, and is called for each batch.
     walls.raise(&[Capability::Bpf, Capability::NetAdmin])?;

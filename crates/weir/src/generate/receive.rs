@@ -50,10 +50,7 @@ pub fn check(arguments: &GenerateArgs, wanted: &mut Wanted) -> anyhow::Result<()
     let Some(name) = &arguments.receive else {
         return Ok(());
     };
-    if !port::is_port(&arguments.sink)
-        || port::is_null(&arguments.sink)
-        || port::injected(&arguments.sink).is_some()
-    {
+    if !port::is_port(&arguments.sink) || port::is_null(&arguments.sink) {
         bail!("--receive {name}: name a port that sends, as af_packet:eth1");
     }
     if arguments.workers > 1 {

@@ -1,10 +1,10 @@
 //! `--search`: the highest rates without loss, by RFC 9971.
 
-use super::frames_words;
 use super::maker::Wanted;
 use super::pace::Pace;
 use super::receive::{Received, Receiver, times, wait_for_the_last};
 use super::sender::Sender;
+use super::{frames_words, open};
 use crate::cli::GenerateArgs;
 use crate::numbers::{asked_time, counted, duration, grouped, latency, percent, rate};
 use crate::outcome::{Outcome, answer, say, say_plain};
@@ -61,7 +61,7 @@ pub fn run(
         .map_or(f64::INFINITY, |limit| limit.as_secs_f64());
     let mut search =
         Search::new(&goals, (least, max), limit_s).map_err(|why| anyhow!("--search: {why}"))?;
-    let port = port::open(&arguments.sink, &arguments.sending.yes_send)?;
+    let port = open(arguments, true)?;
     let receiver = Receiver::open(arguments, &wanted.stream_names())?;
     let receiver = receiver.ok_or_else(|| anyhow!("--search: name the other end: --receive IF"))?;
     tell_begin(arguments, wanted, max);

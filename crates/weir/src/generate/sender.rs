@@ -9,6 +9,7 @@ use weir_engine::replay;
 use weir_engine::steering::{Order, Progress, Steering};
 use weir_generator::Packets;
 use weir_generator::streams::{Rate, Stamp};
+use weir_io::sys::monotonic_ns;
 
 /// Packets between two looks at the clock where packets do not wait for their times.
 const BURST: usize = 64;
@@ -27,6 +28,9 @@ pub struct Sender<'a> {
     rate: Option<replay::Rate>,
     /// Packet time of the first packet.
     first: Option<i64>,
+    /// Time before a packet is due at which the port takes it, and the begin of the clock by CLOCK_MONOTONIC, ns.
+    lead: Duration,
+    begun_ns: u64,
     /// Time in which it was stopped so far; since when it is stopped.
     paused: Duration,
     stopped: Option<Duration>,
@@ -43,7 +47,10 @@ impl<'a> Sender<'a> {
         pace: &'a mut Pace,
         (rate, is_paced): (Option<Rate>, bool),
     ) -> Self {
+        let begun_ns = monotonic_ns().saturating_sub(pace.now().as_nanos() as u64);
         Self {
+            lead: port.lead(),
+            begun_ns,
             port,
             maker,
             pace,
@@ -130,7 +137,7 @@ impl<'a> Sender<'a> {
             return Ok(0);
         };
         self.stamp = stamp;
-        self.hand_over().map(|()| 1)
+        self.hand_over(0).map(|()| 1)
     }
 
     /// Sends the next packet when it is due; returns whether there may be more.
@@ -149,9 +156,10 @@ impl<'a> Sender<'a> {
                 };
                 let since = time_ns - *self.first.get_or_insert(time_ns);
                 let due = Duration::from_nanos(since.unsigned_abs()) + self.paused;
-                if self.pace.is_due(due) {
+                if self.pace.is_due(due.saturating_sub(self.lead)) {
                     self.pace.leaves(due);
-                    self.port.take(frame, false)?;
+                    let at_ns = self.begun_ns.saturating_add(due.as_nanos() as u64);
+                    self.port.take_at(frame, false, at_ns)?;
                     return Ok(self.has_sent());
                 }
                 self.frame.clear();
@@ -161,14 +169,14 @@ impl<'a> Sender<'a> {
         };
         let since = time_ns - *self.first.get_or_insert(time_ns);
         let mut due = Duration::from_nanos(since.unsigned_abs()) + self.paused;
-        if !self.pace.is_due(due) {
+        if !self.pace.is_due(due.saturating_sub(self.lead)) {
             // Frames in the port's buffer are due earlier.
             self.port.flush()?;
             due = self.wait(due)?;
         }
         // Even if stopped in the meantime, the frame is sent, because the known answers count it already.
         self.pace.leaves(due);
-        self.hand_over()?;
+        self.hand_over(self.begun_ns.saturating_add(due.as_nanos() as u64))?;
         Ok(self.has_sent())
     }
 
@@ -182,12 +190,12 @@ impl<'a> Sender<'a> {
         true
     }
 
-    /// Hands the packet that waits over to the port.
-    fn hand_over(&mut self) -> Result<(), PortFault> {
+    /// Hands the packet that waits over to the port, which may send it at this time of CLOCK_MONOTONIC, ns.
+    fn hand_over(&mut self, at_ns: u64) -> Result<(), PortFault> {
         if let Some(stamp) = self.stamp {
             stamp.set_time(&mut self.frame, now_ns());
         }
-        self.port.take(&self.frame, false)
+        self.port.take_at(&self.frame, false, at_ns)
     }
 
     /// Waits until the packet is due, or the run is over; returns when it is due, which orders may change.
@@ -196,10 +204,11 @@ impl<'a> Sender<'a> {
             if self.is_asked() {
                 due = self.obey(Some(due))?;
             }
-            if self.pace.is_over() || self.pace.is_due(due) {
+            let early = due.saturating_sub(self.lead);
+            if self.pace.is_over() || self.pace.is_due(early) {
                 return Ok(due);
             }
-            self.pace.nap(due);
+            self.pace.nap(early);
         }
     }
 

@@ -4,11 +4,11 @@ use super::Sent;
 use super::maker::Wanted;
 use super::pace::Pace;
 use super::sender::Sender;
+use crate::cli::GenerateArgs;
 use crate::port::{self, Port};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
-use weir_engine::name::Name;
 
 /// Sends the packets by a port for each worker, as fast as possible. Returns what each has sent.
 pub fn run(
@@ -51,12 +51,13 @@ pub fn run(
 }
 
 /// Opens a port for each worker. **Errors**: a port that only one can use.
-pub fn open(sink: &Name, workers: u16, yes_send: &[String]) -> anyhow::Result<Vec<Port>> {
+pub fn open(arguments: &GenerateArgs) -> anyhow::Result<Vec<Port>> {
+    let GenerateArgs { sink, workers, .. } = arguments;
     let is_shared = port::is_null(sink) || sink.utf8().starts_with("af_packet:");
-    if workers > 1 && !is_shared {
+    if *workers > 1 && !is_shared {
         anyhow::bail!("--workers {workers}: {sink} is used by one: name null or af_packet:IF");
     }
-    (0..workers)
-        .map(|_| Ok(port::open(sink, yes_send)?))
+    (0..*workers)
+        .map(|_| super::open(arguments, false))
         .collect()
 }

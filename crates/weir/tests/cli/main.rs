@@ -24,6 +24,7 @@ mod geo;
 mod guards;
 mod health;
 mod info;
+mod injected;
 mod inner;
 mod interrupted;
 mod json_types;

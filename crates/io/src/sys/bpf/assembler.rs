@@ -165,6 +165,10 @@ impl Helper {
     pub const PROCESSOR: Self = Self(8);
     /// `bpf_redirect(interface, flags)`: `XDP_REDIRECT`, or `XDP_ABORTED`.
     pub const REDIRECT: Self = Self(23);
+    /// `bpf_xdp_adjust_tail(context, bytes)`: 0, or an error; moves the end of the frame.
+    pub const ADJUST_TAIL: Self = Self(65);
+    /// `bpf_xdp_store_bytes(context, offset, from, length)`: 0, or an error. **Platform**: Linux 5.18.
+    pub const STORE_BYTES: Self = Self(190);
     /// `bpf_redirect_map(map, key, flags)`: `XDP_REDIRECT`, or the flags if the map has no such entry.
     pub const REDIRECT_MAP: Self = Self(51);
 }
