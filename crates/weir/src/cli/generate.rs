@@ -235,8 +235,8 @@ pub struct GenerateArgs {
     /// Search the highest rate without loss: a GOAL.
     ///
     /// By RFC 9971, up to the packets/s of --rate: rfc2544 (or rfc8219: no loss in 60 s), ndr, pdr (no loss, or 0.5%, in half of 21 s), and
-    /// others as ndr,loss=1%,exceed=10%,width=2%,initial=1s,final=10s,sum=60s. --duration bounds the time of all trials; --search may be given
-    /// several times [default: rfc2544].
+    /// others as ndr,loss=1%,exceed=10%; width=2%, initial=1s, final=10s and sum=60s are further values. --duration bounds the time of all
+    /// trials; --search may be given several times [default: rfc2544].
     #[arg(help_heading = ANSWER, long, value_name = "GOAL", value_parser = search_goal, num_args = 0..=1, default_missing_value = "rfc2544", requires = "receive", conflicts_with_all = ["packets", "forever", "control", "strict"])]
     pub search: Vec<SearchGoal>,
     /// Print the fate of the packets as JSON
