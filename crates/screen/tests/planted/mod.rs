@@ -105,33 +105,51 @@ fn report() -> health::Report {
     }
 }
 
-/// A view of so many seconds with planted traffic.
-pub fn view(seconds: i64, plant: impl Fn(i64, &mut Traffic)) -> View {
-    let config = Arc::new(Config {
-        keys: Tab::kinds().collect(),
-        by: By::Bytes,
-        watch: true,
-        memory: 1 << 20,
-        ..Config::default()
-    });
-    let (hasher, spares) = (config.hasher(), Arc::<Spares>::default());
-    let aggregate = Aggregate::new(Arc::clone(&config), Arc::clone(&spares));
-    let (mut aggregate, mut view) = (aggregate.expect("memory"), View::new(Settings::default()));
-    let health = report();
-    for second in 0..seconds {
-        let mut traffic = Traffic::default();
-        plant(second, &mut traffic);
+/// A view that gets planted traffic, second by second.
+pub struct Planted {
+    aggregate: Aggregate,
+    hasher: weir_packet::flow::Hasher,
+    spares: Arc<Spares>,
+    health: health::Report,
+    pub view: View,
+    seconds: i64,
+}
+
+impl Planted {
+    pub fn new() -> Self {
+        let config = Arc::new(Config {
+            keys: Tab::kinds().collect(),
+            by: By::Bytes,
+            watch: true,
+            memory: 1 << 18,
+            ..Config::default()
+        });
+        let spares = Arc::<Spares>::default();
+        Self {
+            hasher: config.hasher(),
+            aggregate: Aggregate::new(config, Arc::clone(&spares)).expect("memory"),
+            spares,
+            health: report(),
+            view: View::new(Settings::default()),
+            seconds: 0,
+        }
+    }
+
+    /// Adds the next second.
+    pub fn add(&mut self, traffic: &Traffic) {
+        let second = self.seconds;
+        self.seconds += 1;
         let span = (BEGIN + second * SECOND, BEGIN + (second + 1) * SECOND);
         let observed = traffic.packets.iter().map(|(flow, bytes)| {
-            let mut packet = Observation::mark(hasher.plain(flow));
+            let mut packet = Observation::mark(self.hasher.plain(flow));
             packet.arrived(Kind::Flow, *bytes, span.0);
             packet.flow = *flow;
             packet
         });
         let observed: Vec<Observation> = observed.collect();
-        aggregate.take(&observed, &[]).expect("memory");
-        let state = aggregate.close(i64::MAX).pop().map(|(_, state)| state);
-        view.add(&Window {
+        self.aggregate.take(&observed, &[]).expect("memory");
+        let state = self.aggregate.close(i64::MAX).pop().map(|(_, state)| state);
+        self.view.add(&Window {
             span: Some(span),
             covered: Some(span),
             revision: 0,
@@ -145,10 +163,20 @@ pub fn view(seconds: i64, plant: impl Fn(i64, &mut Traffic)) -> View {
             state: state.as_ref(),
             change: None,
             before: None,
-            health: Some(&health),
+            health: Some(&self.health),
             names: None,
         });
-        state.into_iter().for_each(|state| spares.keep(state));
+        state.into_iter().for_each(|state| self.spares.keep(state));
     }
-    view
+}
+
+/// A view of so many seconds with planted traffic.
+pub fn view(seconds: i64, plant: impl Fn(i64, &mut Traffic)) -> View {
+    let mut planted = Planted::new();
+    for second in 0..seconds {
+        let mut traffic = Traffic::default();
+        plant(second, &mut traffic);
+        planted.add(&traffic);
+    }
+    planted.view
 }
