@@ -19,6 +19,28 @@ static BEFORE: OnceLock<(libc::termios, &'static [u8])> = OnceLock::new();
 /// Descriptor of the terminal whose settings were changed; -1 if there is none.
 static TAKEN: AtomicI32 = AtomicI32::new(-1);
 
+/// Signals that end a process if nothing handles them, in the order of signal(7).
+const DEADLY: [libc::c_int; 15] = [
+    libc::SIGQUIT,
+    libc::SIGILL,
+    libc::SIGABRT,
+    libc::SIGFPE,
+    libc::SIGSEGV,
+    libc::SIGTRAP,
+    libc::SIGSYS,
+    libc::SIGALRM,
+    libc::SIGVTALRM,
+    libc::SIGPROF,
+    libc::SIGXCPU,
+    libc::SIGXFSZ,
+    libc::SIGIO,
+    libc::SIGUSR1,
+    libc::SIGUSR2,
+];
+
+/// Actions of the deadly signals before the terminal was taken; `None` for signals that something handles.
+static DEATHS: OnceLock<[Option<libc::sigaction>; DEADLY.len()]> = OnceLock::new();
+
 /// Whether SIGTSTP or SIGCONT came.
 static STOPPING: AtomicBool = AtomicBool::new(false);
 static CONTINUED: AtomicBool = AtomicBool::new(false);
@@ -75,6 +97,7 @@ impl Raw {
         raw.c_cc[libc::VTIME] = 0;
         let _ = BEFORE.set((before, leave));
         handle(libc::SIGCONT, on_continue as *const () as usize);
+        DEATHS.get_or_init(|| DEADLY.map(give_back_before));
         let taken = Self {
             fd,
             settings: Settings(raw),
@@ -132,6 +155,53 @@ pub(super) fn give_back() {
     unsafe {
         libc::write(fd, leave.as_ptr().cast(), leave.len());
         libc::tcsetattr(fd, libc::TCSANOW, before);
+    }
+}
+
+/// Has a signal that would end the process give the terminal back before; returns its action until now. Signals that something handles
+/// stay as they are, but for SIGSEGV, of which the standard library tells overflows of the stack.
+fn give_back_before(signal: libc::c_int) -> Option<libc::sigaction> {
+    // SAFETY: `sigaction` is plain data for which zero is valid, and the pointers are to live locals; the handler makes calls only that a
+    // handler may make.
+    unsafe {
+        let mut earlier: libc::sigaction = MaybeUninit::zeroed().assume_init();
+        if libc::sigaction(signal, std::ptr::null(), &mut earlier) != 0
+            || earlier.sa_sigaction != libc::SIG_DFL && signal != libc::SIGSEGV
+        {
+            return None;
+        }
+        let mut action: libc::sigaction = MaybeUninit::zeroed().assume_init();
+        action.sa_sigaction = on_death as *const () as usize;
+        // An overflow of the stack leaves no room on it.
+        action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
+        (libc::sigaction(signal, &action, std::ptr::null_mut()) == 0).then_some(earlier)
+    }
+}
+
+/// Gives the terminal back, and leaves the signal to its action before.
+extern "C" fn on_death(
+    signal: libc::c_int,
+    info: *mut libc::siginfo_t,
+    _context: *mut libc::c_void,
+) {
+    give_back();
+    let place = DEADLY.iter().position(|deadly| *deadly == signal);
+    let earlier = DEATHS
+        .get()
+        .zip(place)
+        .and_then(|(deaths, place)| deaths[place]);
+    // SAFETY: the kernel gives a handler that asked for it live information; the other calls take numbers and a pointer to a live local.
+    unsafe {
+        match earlier {
+            Some(earlier) => libc::sigaction(signal, &earlier, std::ptr::null_mut()),
+            // The signal came while the actions were set.
+            None => libc::signal(signal, libc::SIG_DFL) as libc::c_int,
+        };
+        // An instruction that failed fails again; a signal that was sent is sent again.
+        let is_fault = matches!(signal, libc::SIGILL | libc::SIGFPE | libc::SIGSEGV);
+        if !is_fault || (*info).si_code <= 0 {
+            libc::raise(signal);
+        }
     }
 }
 

@@ -15,7 +15,7 @@ use weir_testkit::wait;
 const SIZE: (u16, u16) = (24, 80);
 
 /// A shell on a pseudo-terminal that runs `weir watch`, and what the terminal shows.
-struct Terminal {
+pub struct Terminal {
     child: Child,
     keys: ChildStdin,
     seen: Arc<Mutex<Seen>>,
@@ -34,7 +34,7 @@ fn parser() -> vt100::Parser {
 
 impl Terminal {
     /// Runs a line of a shell on a terminal, by a command that may be in a namespace.
-    fn run(line: &str, command: impl FnOnce(&[&str]) -> Command) -> Self {
+    pub fn run(line: &str, command: impl FnOnce(&[&str]) -> Command) -> Self {
         let (rows, columns) = SIZE;
         let line = format!("stty rows {rows} cols {columns}; {line}");
         let mut command = command(&["script", "-qefc", &line, "/dev/null"]);
@@ -71,14 +71,14 @@ impl Terminal {
         }
     }
 
-    fn press(&mut self, keys: &str) {
+    pub fn press(&mut self, keys: &str) {
         self.keys
             .write_all(keys.as_bytes())
             .expect("the terminal is open");
         self.keys.flush().expect("the terminal is open");
     }
 
-    fn text(&self) -> String {
+    pub fn text(&self) -> String {
         let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         seen.parser.screen().contents()
     }
@@ -89,7 +89,7 @@ impl Terminal {
     }
 
     #[track_caller]
-    fn until(&self, words: &str) {
+    pub fn until(&self, words: &str) {
         let shows = wait::within(Duration::from_secs(10), || self.text().contains(words));
         assert!(shows, "no {words:?} in\n{}", self.text());
     }
@@ -110,7 +110,7 @@ impl Drop for Terminal {
 }
 
 /// A line of a shell: settings of the terminal before and after `weir watch`, its exit code, and its process in a file.
-fn line(temp: &Temp, arguments: &str) -> String {
+pub fn line(temp: &Temp, arguments: &str) -> String {
     let weir = env!("CARGO_BIN_EXE_weir");
     let [before, after, process] = ["before", "after", "process"].map(|name| temp.at(name));
     format!(
@@ -126,14 +126,14 @@ fn signal(temp: &Temp, name: &str) {
 
 /// Checks that the terminal is as before.
 #[track_caller]
-fn assert_given_back(temp: &Temp, terminal: &Terminal, how: &str) {
+pub fn assert_given_back(temp: &Temp, terminal: &Terminal, how: &str) {
     terminal.until("over");
     assert!(terminal.is_left(), "{how}: the screen stays");
     let [before, after] = ["before", "after"].map(|name| std::fs::read_to_string(temp.at(name)));
     assert_eq!(before.unwrap(), after.unwrap(), "{how}");
 }
 
-fn can_make_terminals(test: &str) -> bool {
+pub fn can_make_terminals(test: &str) -> bool {
     have(test, &["script", "stty", "sh", "kill"])
 }
 
@@ -301,10 +301,30 @@ fn a_measurement_of_an_interface_shows_a_line_a_second() {
 }
 
 /// A terminal in this namespace.
-fn here(words: &[&str]) -> Command {
+pub fn here(words: &[&str]) -> Command {
     let mut command = Command::new(words[0]);
     command.args(&words[1..]).env("TZ", "UTC");
     command
+}
+
+/// Signals that nothing handles still end the process as they do, but give the terminal back before.
+#[test]
+fn deadly_signals_give_the_terminal_back() {
+    let test = "deadly_signals_give_the_terminal_back";
+    if !can_make_terminals(test) {
+        return;
+    }
+    for (how, code) in [("QUIT", 131), ("SEGV", 139), ("USR2", 140)] {
+        let temp = Temp::new();
+        temp.file("a.pcap", &small_pcap(3));
+        let watched = format!("ulimit -c 0; {}", line(&temp, &temp.at("a.pcap")));
+        let terminal = Terminal::run(&watched, here);
+        terminal.until("all is read");
+        signal(&temp, how);
+        assert_given_back(&temp, &terminal, how);
+        let text = terminal.text();
+        assert!(text.contains(&format!("code={code}")), "{how}: {text}");
+    }
 }
 
 /// Packets of some seconds: as many as the second has a number, counted from 1; and the same half an hour later.
