@@ -7,7 +7,8 @@
 //! connection: a subscription sends further `ok` lines until the client closes the connection, and
 //! a stream sends [frames](protocol) of bytes, whose end is marked.
 //!
-//! **Rights.** The socket has mode 0600 from its first moment on. Requests come from processes of the same user and of root only.
+//! **Rights.** The socket has mode 0600 from its first moment on. Requests come from processes of the same user and of root only. Of a
+//! [shared](Bound::new_shared) socket, whose requests only look, the mode is 0660 for a group, and says alone who may ask.
 //!
 //! **Bounds.** Each connection has a thread. The numbers of connections and streams, the length of a request and the wait for a
 //! client that does not read are [bounded](Settings).

@@ -88,6 +88,7 @@ fn work(policy: &Arc<SharedPolicy>) -> Work {
         control: None,
         file: None,
         written: None,
+        measure: None,
     }
 }
 

@@ -28,6 +28,7 @@ pub mod sets;
 pub mod sources;
 pub mod twice;
 pub mod view;
+pub mod viewing;
 
 /// Reason why a source, an output or a setting is refused, as a line for people. Nothing was opened or processed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

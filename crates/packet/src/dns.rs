@@ -94,6 +94,12 @@ pub struct Name {
 }
 
 impl Name {
+    /// The name of the root, which has no label.
+    pub const ROOT: Self = Self {
+        bytes: [0; NAME_MAX],
+        len: 1,
+    };
+
     /// The name at offset `at` of `message`, without compression, and the offset after it.
     ///
     /// **Cost**: linear in the bytes of the name and its pointers, of which there are at most [`POINTERS_MAX`].

@@ -19,6 +19,7 @@ use crate::{detail, graph, help};
 use ratatui_core::buffer::Buffer;
 use ratatui_core::layout::Rect;
 use ratatui_core::style::Style;
+use std::borrow::Cow;
 use weir_measure::{bits_per_second, per_second};
 use weir_messages::numbers::{bit_rate, grouped};
 use weir_packet::time::{Digits, Shape, Stamp};
@@ -302,6 +303,9 @@ impl Canvas<'_> {
         let room = usize::from(self.places.findings);
         if findings.is_empty() {
             let words = match self.scene.snapshot {
+                Some(_) if self.scene.about.lacks.findings => {
+                    "findings are not looked for (--findings)"
+                }
                 Some(_) => "no findings",
                 None => "",
             };
@@ -381,7 +385,7 @@ impl Canvas<'_> {
         let length = match snapshot.span.seconds() {
             60 if has_steps => "1 min".to_owned(),
             seconds if has_steps => format!("{seconds} s"),
-            // Health is kept for the last second alone.
+            // Health is kept by seconds.
             _ => "1 s".to_owned(),
         };
         match self.scene.ui.is_past() {
@@ -400,7 +404,7 @@ impl Canvas<'_> {
         let first = self.places.rows();
         if ui.rows().is_empty() {
             let words = self.empty_words();
-            self.put(3, first, words, look.faint());
+            self.put(3, first, &words, look.faint());
         }
         let room = self.places.room();
         let shown = ui.rows().iter().enumerate().skip(ui.top).take(room);
@@ -442,7 +446,28 @@ impl Canvas<'_> {
         self.put(column.x, y, &text, style);
     }
 
-    fn empty_words(&self) -> &'static str {
+    fn empty_words(&self) -> Cow<'static, str> {
+        let ui = self.scene.ui;
+        let (snapshot, lacks) = (self.scene.snapshot, &self.scene.about.lacks);
+        let without = |part| format!("not measured: the run looks at no {part} (--health)").into();
+        match (ui.tab, ui.kind(), snapshot) {
+            (Tab::Tcp, ..) if lacks.tcp => return without("tcp"),
+            (Tab::Dns, ..) if lacks.dns => return without("dns"),
+            (_, Some(kind), Some(snapshot)) => {
+                let kinds = snapshot.tables.iter().map(|table| table.kind);
+                let kinds: Vec<String> = kinds.map(|kind| kind.to_string()).collect();
+                if !kinds.is_empty() && !kinds.contains(&kind.to_string()) {
+                    let kinds = kinds.join(", ");
+                    return format!("not measured: the run counts {kinds}, and no {kind} (--key)")
+                        .into();
+                }
+            }
+            _ => {}
+        }
+        self.usual_empty_words().into()
+    }
+
+    fn usual_empty_words(&self) -> &'static str {
         let ui = self.scene.ui;
         let has_health = self.scene.snapshot.is_some_and(|it| it.health.is_some());
         match ui.tab {
@@ -451,9 +476,11 @@ impl Canvas<'_> {
                 _ => "",
             },
             _ if !ui.only_rows.is_empty() => "no row has this text: / changes it, Esc removes it",
-            Tab::Tcp | Tab::Dns if !has_health => "kept for the last second only: . goes there",
-            Tab::Tcp => "no TCP conversation in the last second, the only one kept here",
-            Tab::Dns => "no DNS in the last second, the only one kept here",
+            Tab::Tcp | Tab::Dns if !has_health => {
+                "not kept for this time: steps of 1 s (t) have it for 10 minutes"
+            }
+            Tab::Tcp => "no TCP conversation in this second",
+            Tab::Dns => "no DNS in this second",
             _ => "no packets in this time",
         }
     }

@@ -46,11 +46,11 @@ fn about(tab: Tab) -> [&'static str; 2] {
         ],
         Tab::Dns => [
             "DNS servers, and the names that are slow, fail or get no answer.",
-            "Figures are of the last second.",
+            "Figures are of one second.",
         ],
         Tab::Tcp => [
             "again: segments that were sent again, which are losses on the way.",
-            "Figures are of the last second.",
+            "Figures are of one second.",
         ],
         Tab::Key => ["The key that k chose.", "Enter: all figures."],
     }

@@ -2,6 +2,7 @@
 
 use crate::look::Look;
 use crate::ui::Ui;
+use weir_messages::viewing::Lacks;
 use weir_view::Snapshot;
 
 /// Contents of a screen.
@@ -44,6 +45,8 @@ pub struct About {
     pub is_live: bool,
     /// Expression that packets must match; empty: all.
     pub filter: String,
+    /// Parts of the screen that the run does not measure.
+    pub lacks: Lacks,
     /// The latest message of the run.
     pub message: Option<String>,
 }

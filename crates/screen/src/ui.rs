@@ -365,6 +365,11 @@ impl Ui {
         self.further
     }
 
+    /// Takes the further key that is counted, and stays where it is.
+    pub fn note_further(&mut self, further: Option<KeyKind>) {
+        self.further = further;
+    }
+
     /// Takes the answer to [`Effect::SetKey`]: the further key that is counted now.
     pub fn set_further(&mut self, further: Option<KeyKind>) {
         self.further = further;

@@ -21,13 +21,18 @@
 #![forbid(unsafe_code)]
 
 mod findings;
+#[cfg(any(test, fuzzing))]
+#[doc(hidden)]
+pub mod fuzz_body;
 mod packed;
+mod past_health;
 mod seen;
 mod snapshot;
 mod step;
 mod tier;
 mod varint;
 mod view;
+mod wire;
 
 pub use findings::{Finding, Findings, Kind, QUIET_NS, State};
 pub use seen::Seen;
@@ -35,3 +40,4 @@ pub use snapshot::{Ask, Point, Row, Snapshot, Table};
 pub use step::{Listed, Rest, Step, StepTable, Totals};
 pub use tier::Span;
 pub use view::{Settings, View};
+pub use wire::LONGEST;

@@ -74,9 +74,9 @@ impl Packed {
 
 impl PackedTable {
     fn table(&self) -> StepTable {
-        let mut bytes = Bytes(&self.rows);
+        let mut bytes = Bytes::new(&self.rows);
         let mut rows = Vec::new();
-        while !bytes.0.is_empty() {
+        while !bytes.rest.is_empty() {
             rows.push(row(&mut bytes, self.frame.by));
         }
         let frame = &self.frame;
@@ -100,7 +100,7 @@ const HAS_BOUND: u8 = 1 << 2;
 /// Flag: distances of the other bound follow.
 const HAS_COMPANION: u8 = 1 << 3;
 
-fn put_row(out: &mut Vec<u8>, row: &Listed, by: Weigh) {
+pub(crate) fn put_row(out: &mut Vec<u8>, row: &Listed, by: Weigh) {
     put_key(out, &row.key);
     let (ranking, other) = figures(&row.counts, by);
     let sides = row.sides;
@@ -131,7 +131,7 @@ fn put_row(out: &mut Vec<u8>, row: &Listed, by: Weigh) {
     varint::put(out, row.peak_bits_per_s);
 }
 
-fn row(bytes: &mut Bytes<'_>, by: Weigh) -> Listed {
+pub(crate) fn row(bytes: &mut Bytes<'_>, by: Weigh) -> Listed {
     let key = key(bytes);
     let flags = bytes.byte();
     let counts = counts(bytes);
@@ -167,19 +167,19 @@ fn figures(counts: &Counts, by: Weigh) -> (u64, u64) {
     }
 }
 
-fn put_counts(out: &mut Vec<u8>, counts: &Counts) {
+pub(crate) fn put_counts(out: &mut Vec<u8>, counts: &Counts) {
     varint::put(out, counts.packets);
     varint::put(out, counts.bytes);
 }
 
-fn counts(bytes: &mut Bytes<'_>) -> Counts {
+pub(crate) fn counts(bytes: &mut Bytes<'_>) -> Counts {
     Counts {
         packets: bytes.number(),
         bytes: bytes.number(),
     }
 }
 
-fn number_of(kind: BoundKind) -> u8 {
+pub(crate) fn number_of(kind: BoundKind) -> u8 {
     match kind {
         BoundKind::Exact => 0,
         BoundKind::Deterministic => 1,
@@ -221,7 +221,7 @@ fn bound(bytes: &mut Bytes<'_>, has_distances: bool, kind: u8, figure: u64) -> B
 const PARTS: [core::ops::Range<usize>; 8] =
     [0..4, 4..16, 16..20, 20..32, 32..34, 34..36, 36..38, 38..40];
 
-fn put_key(out: &mut Vec<u8>, key: &FlowKey) {
+pub(crate) fn put_key(out: &mut Vec<u8>, key: &FlowKey) {
     let mut all = [0; 40];
     all[..16].copy_from_slice(&key.src);
     all[16..32].copy_from_slice(&key.dst);
@@ -238,7 +238,7 @@ fn put_key(out: &mut Vec<u8>, key: &FlowKey) {
     }
 }
 
-fn key(bytes: &mut Bytes<'_>) -> FlowKey {
+pub(crate) fn key(bytes: &mut Bytes<'_>) -> FlowKey {
     let mask = bytes.byte();
     let mut all = [0; 40];
     for (i, part) in PARTS.into_iter().enumerate() {
@@ -312,7 +312,7 @@ mod tests {
                 let (counts, tx, rx) = (counts(), counts(), counts());
                 let (ranking, other) = figures(&counts, by);
                 let before = Listed {
-                    key: key(&mut Bytes(&bytes)),
+                    key: key(&mut Bytes::new(&bytes)),
                     counts,
                     bound: any_bound(&mut random, ranking),
                     companion: any_bound(&mut random, other),
@@ -322,9 +322,9 @@ mod tests {
                 let mut out = Vec::new();
                 put_row(&mut out, &before, by);
                 assert!(out.len() <= ROW);
-                let mut bytes = Bytes(&out);
+                let mut bytes = Bytes::new(&out);
                 assert_eq!(row(&mut bytes, by), before);
-                assert!(bytes.0.is_empty());
+                assert!(bytes.rest.is_empty());
             }
         }
     }

@@ -15,7 +15,7 @@ pub struct Seen {
     /// Begin of the window with this rate.
     pub peak_ns: i64,
     /// Number of the last window with the key: the order of forgetting, which no timestamp changes.
-    turn: u64,
+    pub(crate) turn: u64,
 }
 
 /// Keys of one kind, a limited number of them. The keys that were not seen for longest are forgotten.

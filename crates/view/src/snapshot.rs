@@ -64,7 +64,7 @@ pub struct Snapshot {
     pub tables: Vec<Table>,
     /// Points of the graph, ascending, up to the step.
     pub points: Vec<Point>,
-    /// Health of the last window.
+    /// Health of the last window; of an earlier step of a second, of its last window, as far as it is kept.
     pub health: Option<health::Report>,
     /// Findings that go on, and the latest ended findings.
     pub findings: Vec<Finding>,

@@ -14,10 +14,23 @@ pub(crate) fn put(out: &mut Vec<u8>, mut number: u64) {
 
 /// Reader of bytes that [`put`] and plain copies wrote.
 #[derive(Debug)]
-pub(crate) struct Bytes<'a>(pub &'a [u8]);
+pub(crate) struct Bytes<'a> {
+    /// Bytes that were not read yet.
+    pub rest: &'a [u8],
+    /// Whether the bytes are not what this crate writes: they end too early, or a value is none.
+    pub is_wrong: bool,
+}
 
-impl Bytes<'_> {
-    /// Takes one byte; 0 after the end, which this crate's own writers never reach.
+impl<'a> Bytes<'a> {
+    /// Creates a reader.
+    pub fn new(bytes: &'a [u8]) -> Self {
+        Self {
+            rest: bytes,
+            is_wrong: false,
+        }
+    }
+
+    /// Takes one byte; 0 after the end.
     pub fn byte(&mut self) -> u8 {
         let [byte] = self.array();
         byte
@@ -38,12 +51,30 @@ impl Bytes<'_> {
 
     /// Takes `N` bytes.
     pub fn array<const N: usize>(&mut self) -> [u8; N] {
-        match self.0.split_first_chunk() {
+        match self.rest.split_first_chunk() {
             Some((bytes, rest)) => {
-                self.0 = rest;
+                self.rest = rest;
                 *bytes
             }
-            None => [0; N],
+            None => {
+                self.is_wrong = true;
+                [0; N]
+            }
+        }
+    }
+
+    /// Takes `count` bytes; none if there are fewer.
+    pub fn slice(&mut self, count: u64) -> &'a [u8] {
+        let count = usize::try_from(count).unwrap_or(usize::MAX);
+        match self.rest.split_at_checked(count) {
+            Some((bytes, rest)) => {
+                self.rest = rest;
+                bytes
+            }
+            None => {
+                self.is_wrong = true;
+                &[]
+            }
         }
     }
 }
@@ -58,8 +89,9 @@ mod tests {
         numbers.push(u64::MAX);
         let mut out = Vec::new();
         numbers.iter().for_each(|&number| put(&mut out, number));
-        let mut bytes = Bytes(&out);
+        let mut bytes = Bytes::new(&out);
         assert!(numbers.iter().all(|&number| bytes.number() == number));
-        assert!(bytes.0.is_empty());
+        assert!(bytes.rest.is_empty() && !bytes.is_wrong);
+        assert_eq!((bytes.number(), bytes.is_wrong), (0, true));
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::findings::{self, Findings};
 use crate::packed;
+use crate::past_health::{self, PastHealth};
 use crate::seen::Sightings;
 use crate::snapshot::{self, Ask, Snapshot};
 use crate::step::Step;
@@ -48,7 +49,8 @@ pub struct View {
     windows: u64,
     /// Packets of windows without a time.
     untimed: Counts,
-    health: Option<((i64, i64), health::Report)>,
+    health: Option<health::Report>,
+    past_health: PastHealth,
     findings: Findings,
 }
 
@@ -66,6 +68,7 @@ impl View {
             windows: 0,
             untimed: Counts::default(),
             health: None,
+            past_health: PastHealth::default(),
         }
     }
 
@@ -95,7 +98,15 @@ impl View {
             tier.add(self.era, &step);
         }
         if let Some(report) = window.health {
-            self.health = Some((span, report.clone()));
+            // Front ends ask for names apart.
+            self.health = Some(health::Report {
+                most: report.most,
+                tcp: report.tcp.clone(),
+                dns: report.dns.clone(),
+                path: report.path.clone(),
+                names: None,
+            });
+            self.past_health.add(span.0, report);
         }
         self.windows += 1;
     }
@@ -144,7 +155,8 @@ impl View {
     pub fn memory(&self) -> usize {
         let tiers: usize = self.tiers.iter().map(Tier::memory).sum();
         let seen = self.kinds.iter().map(|(_, seen)| seen.memory());
-        size_of::<Self>() + tiers + seen.sum::<usize>() + self.findings.memory()
+        let past = self.past_health.memory() + self.findings.memory();
+        size_of::<Self>() + tiers + seen.sum::<usize>() + past
     }
 
     /// Largest memory with these settings, bytes:
@@ -159,7 +171,8 @@ impl View {
         let limits = (settings.rows, settings.kinds);
         let tiers = Span::ALL.map(|span| Tier::most_memory(span, limits));
         let seen = settings.kinds * (Sightings::most_memory() + size_of::<Sightings>());
-        size_of::<Self>() + tiers.iter().sum::<usize>() + seen + findings::MOST_MEMORY
+        let past = past_health::MOST_MEMORY + findings::MOST_MEMORY;
+        size_of::<Self>() + tiers.iter().sum::<usize>() + seen + past
     }
 
     /// Most bytes of a row in a complete step.
@@ -173,7 +186,11 @@ impl View {
         let before = tier.before(place).and_then(|place| tier.step(place));
         let earlier = tier.last(place, ask.history);
         let is_last = tier.place_of(None) == Some(place);
-        let health = self.health.as_ref().filter(|_| is_last);
+        let health = match (is_last, ask.span) {
+            (true, _) => self.health.clone(),
+            (false, Span::Second) => self.past_health.at(step.span.0),
+            _ => None,
+        };
         let tables = step.tables.iter().map(|table| {
             let kind = (table.kind, table.by);
             let seen = self.kinds.iter().find(|(other, _)| *other == kind);
@@ -193,7 +210,7 @@ impl View {
             untimed: self.untimed,
             tables: tables.collect(),
             points: tier.points(place, ask.points),
-            health: health.map(|(_, report)| report.clone()),
+            health,
             findings: self.findings.current(),
             totals: step.totals,
         })

@@ -295,7 +295,7 @@ fn a_day_is_kept_in_the_memory_of_the_formula_and_becomes_coarser_with_age() {
     // The formula of docs/reference/view.md.
     let Settings { rows, kinds, .. } = settings;
     let steps = 2760 * (500 + kinds * (300 + rows * View::ROW));
-    assert!(View::most_memory(&settings) <= steps + kinds * 8_000_000 + 5_000_000);
+    assert!(View::most_memory(&settings) <= steps + kinds * 8_000_000 + 22_000_000);
     let points = |span| {
         let ask = Ask { span, ..ALL };
         view.snapshot(&ask).expect("windows").points

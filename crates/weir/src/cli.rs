@@ -20,6 +20,7 @@ mod rate;
 pub mod record;
 pub mod replay;
 mod times;
+mod viewers;
 mod watch;
 
 pub use capture::*;
@@ -31,6 +32,7 @@ pub use inside::InnerArgs;
 pub use measure::*;
 pub use rate::*;
 pub use times::TimeArgs;
+pub use viewers::ViewersArgs;
 pub use watch::WatchArgs;
 
 use crate::numbers::{

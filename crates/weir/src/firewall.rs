@@ -159,10 +159,11 @@ fn run_forward(arguments: &FirewallArgs) -> anyhow::Result<Outcome> {
         || arguments.confirm.is_some()
         || arguments.state.is_some()
         || arguments.no_restore
+        || arguments.viewers.view.is_some()
     {
         bail!(
-            "--bidirectional, --tap, --fail, --control, --state, --no-restore, --confirm and --duration are about interfaces, \
-             and {source} is a file"
+            "--bidirectional, --tap, --fail, --control, --state, --no-restore, --confirm, --view and --duration are about \
+             interfaces, and {source} is a file"
         );
     }
     if arguments.distribute != DistributeArg::Flow {

@@ -27,7 +27,7 @@ use crate::summary::{Ending, Summary, denied, duplicates};
 use crate::terminal::printable;
 use crate::times;
 use crate::walls::Walls;
-use crate::watch::{self, Running, Watch};
+use crate::watch::{self, Links, Running, Serving, Shared, Waiting, Watch};
 use anyhow::bail;
 use lines::Lines;
 use printer::Printer;
@@ -37,7 +37,6 @@ use std::io::{self, IsTerminal};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
-use weir_engine::capture::namespaced::namespace_of;
 use weir_engine::event::{Event, On};
 use weir_engine::name::Name;
 use weir_engine::outputs::Outputs;
@@ -57,6 +56,7 @@ use weir_messages::measured::times::has_peaks;
 use weir_messages::measured::{Beside, LeftOut, time_lines, total};
 use weir_messages::measurement::{Options, check_queues, no_sketch, snaplen};
 use weir_messages::rows::Form;
+use weir_messages::viewing::Lacks;
 use weir_packet::addresses::Addresses;
 use weir_pipeline::measuring::timing::percentiles;
 use weir_pipeline::measuring::{Design, Distribute, Finished};
@@ -107,13 +107,15 @@ fn run_over(
         .dedup
         .check(arguments.sources.iter().map(Name::text))?;
     let mut options = options(arguments, watch.is_some())?;
-    options.reads_names = watch.is_some();
+    let view = arguments.viewers.view.as_ref();
+    options.reads_names = watch.is_some() || view.is_some();
     if arguments.sketch.is_some() && options.by.is_distinct() {
         return Err(no_sketch(options.by).into());
     }
     let form = arguments.format.form().unwrap_or(Form::Table);
     let has_lines = watch.is_none() && has_lines(arguments, form);
-    if has_lines {
+    check_view(arguments)?;
+    if has_lines || view.is_some() && options.window.is_none() {
         (options.window, options.late) = (Some(lines::EVERY), Some(lines::EVERY));
     }
     let settings = options.settings(&arguments.sources)?;
@@ -167,6 +169,8 @@ fn run_over(
         .transpose()?;
     let control = arguments.remote.control.as_ref();
     let bound = ctl::bind(control, &walls)?;
+    let waiting = watch::bind(view, control, &walls)?;
+    let shared = shared(arguments, (view, watch), session.is_live());
     let span = match watch {
         Some(watch) => watch::span(watch.past.first),
         None => arguments.times.span(arguments.utc, session.is_live())?,
@@ -233,7 +237,9 @@ fn run_over(
         unsaid: Vec::new(),
         lost_findings: 0,
         watch,
+        shared,
         screen: None,
+        serving: None,
         view: (watch.is_none() && arguments.looks_for_findings()).then(|| {
             View::new(weir_view::Settings {
                 local: options.local.clone(),
@@ -260,8 +266,51 @@ fn run_over(
         standing_asked: Arc::clone(&standing_asked),
         ..Setup::default()
     });
-    command.read(&mut run, &stop, (standing_asked, reload), (bound, maker))?;
+    let sockets = (bound, waiting, maker);
+    command.read(&mut run, &stop, (standing_asked, reload), sockets)?;
     Ok(command.finish(run, &stop, programs.as_ref()))
+}
+
+/// Refuses viewers of a measurement that has no windows to show them.
+fn check_view(arguments: &MeasureArgs) -> anyhow::Result<()> {
+    let is_interface = |name: &Name| interface(name).is_some();
+    if arguments.viewers.view.is_none() || arguments.window.is_some() {
+        return Ok(());
+    }
+    if !arguments.sources.iter().all(is_interface) {
+        bail!("--view shows windows, and this measurement of files has none: add --window 1s");
+    }
+    if arguments.state == StateArg::Shared {
+        bail!(
+            "--view shows windows, which --state shared does not have on interfaces: leave one of them out"
+        );
+    }
+    Ok(())
+}
+
+/// The view for the screen, or for viewers.
+fn shared(
+    arguments: &MeasureArgs,
+    (view, watch): (Option<&Name>, Option<&Watch>),
+    is_live: bool,
+) -> Option<Arc<Shared>> {
+    let sources: Vec<String> = arguments.sources.iter().map(Name::text).collect();
+    let lacks = |part: HealthArg| !part.is_in(&arguments.health);
+    let about = || watch::About {
+        sources: sources.join(" "),
+        filter: arguments.filter.clone(),
+        is_live,
+        local: (!arguments.local.is_empty())
+            .then(|| Arc::new(Addresses::new(arguments.local.iter().copied()))),
+        lacks: Lacks {
+            findings: !arguments.looks_for_findings(),
+            tcp: lacks(HealthArg::Tcp),
+            dns: lacks(HealthArg::Dns),
+        },
+    };
+    let own = || Arc::new(Shared::new(about(), &watch::Past::default()));
+    let of_screen = watch.map(|watch| Arc::clone(watch.shared()));
+    of_screen.or_else(|| view.map(|_| own()))
 }
 
 /// The command, for messages.
@@ -270,22 +319,6 @@ fn command_words(watch: Option<&Watch>) -> &'static str {
         Some(_) => "weir watch",
         None => "weir measure",
     }
-}
-
-/// Speed of the link in each direction, bit/s: of all interfaces together, if each of them says it.
-fn link_speed(arguments: &MeasureArgs) -> Option<f64> {
-    let of_interface = |name| {
-        let speed = |interface: &str| sys::device::speed_mbit(interface);
-        let interface = interface(name)?;
-        // The speed is that in the namespace of the interface.
-        let found = match namespace_of(interface).ok()? {
-            Some((namespace, bare)) => namespace.within(|| speed(bare)).ok()?,
-            None => speed(interface),
-        };
-        Some(f64::from(found?) * 1e6)
-    };
-    let speeds = || arguments.sources.iter().map(of_interface);
-    arguments.link.or_else(|| speeds().sum::<Option<f64>>())
 }
 
 /// Refuses parts of an answer that its form has no place for.
@@ -362,7 +395,9 @@ fn options(arguments: &MeasureArgs, is_watched: bool) -> Result<Options, Refusal
         by: arguments.by.figure(),
         rows: rows(arguments),
         above: arguments.above,
-        link_bits_per_s: link_speed(arguments),
+        link_bits_per_s: arguments
+            .link
+            .or_else(|| watch::link_speed(&arguments.sources)),
         local: (!arguments.local.is_empty())
             .then(|| Arc::new(Addresses::new(arguments.local.iter().copied()))),
         geo: arguments.places.read(
@@ -451,8 +486,12 @@ struct Command<'a> {
     lines: Option<Lines>,
     /// The screen that shows the windows, in place of standard output.
     watch: Option<&'a Watch>,
+    /// The view of the screen and of viewers.
+    shared: Option<Arc<Shared>>,
     /// The screen while it is drawn.
     screen: Option<Running>,
+    /// The socket of viewers.
+    serving: Option<Serving>,
     /// The recent past, whose findings are printed.
     view: Option<View>,
     /// The process that runs a program for findings.
@@ -474,7 +513,7 @@ impl Command<'_> {
         run: &mut Run,
         stop: &Arc<AtomicBool>,
         (standing_asked, reload): (Arc<AtomicBool>, Option<Reload>),
-        (bound, maker): (Option<Bound>, Maker),
+        (bound, waiting, maker): (Option<Bound>, Option<Waiting>, Maker),
     ) -> anyhow::Result<()> {
         if let Some(line) = self.absent.take() {
             self.show.absent(line);
@@ -502,18 +541,18 @@ impl Command<'_> {
         let (mut ticker, screen) = (None, self.show.progress.screen());
         let ticks = self.ticks();
         let (watch, mut screen_run) = (self.watch, None);
-        let system = watch.map(|_| watch::System::open(self.arguments, self.session.place()));
-        if self.has_lines {
-            let system = watch::System::open(self.arguments, self.session.place());
-            let (local, is_ascii) = (self.options.local.clone(), watch::look().ascii);
-            self.lines = Some(Lines::new(system, local, is_ascii));
+        let links = || Links::open(&self.arguments.sources);
+        if let Some(shared) = &self.shared {
+            shared.open(links(), self.session.place(), self.options.link_bits_per_s);
         }
+        if self.has_lines {
+            let about = (links(), Zone::new(self.arguments.utc));
+            let (local, is_ascii) = (self.options.local.clone(), watch::look().ascii);
+            self.lines = Some(Lines::new(about, local, is_ascii));
+        }
+        let (shared, mut serving) = (self.shared.clone(), None);
         let options = self.options;
-        let shown = (
-            self.arguments.names.names(),
-            options.geo.clone(),
-            options.link_bits_per_s,
-        );
+        let shown = (self.arguments.names.names(), options.geo.clone());
         let mut processes = self.processes.take();
         let begun = |run: &Run| {
             if let Some(processes) = &mut processes {
@@ -525,9 +564,12 @@ impl Command<'_> {
             ticker = ticks
                 .then(|| Ticker::start(screen, run.control()))
                 .flatten();
+            serving = waiting
+                .zip(shared)
+                .map(|(waiting, shared)| waiting.serve(&shared))
+                .transpose()?;
             screen_run = watch
-                .zip(system)
-                .map(|(watch, system)| watch.start(run.control(), stop, shown, system))
+                .map(|watch| watch.start(run.control(), stop, shown))
                 .transpose()?;
             reload.map_or(Ok(()), |reload| reload.start(run.control(), tells))
         };
@@ -540,6 +582,7 @@ impl Command<'_> {
         self.screen = screen_run;
         // No request comes between the last packet and the end.
         drop(server);
+        self.serving = serving;
         if let Some(processes) = &mut processes {
             processes.end();
         }
@@ -556,18 +599,19 @@ impl Command<'_> {
 
     /// Prints a window, and shows all other events. If standard output fails, the run is stopped.
     fn event(&mut self, event: Event<'_>, stop: &Arc<AtomicBool>) {
-        if let Some(watch) = self.watch {
-            watch.note(&event);
+        if let Some(shared) = &self.shared {
+            shared.note(&event);
         }
         match event {
             // Nobody looks any more, and a piece of a file may hold thousands of windows.
             Event::Window(_) if self.watch.is_some() && stop.load(Ordering::Relaxed) => {}
-            Event::Window(window) if self.watch.is_some() => {
-                self.watch.into_iter().for_each(|watch| watch.add(&window));
-            }
+            Event::Window(window) if self.watch.is_some() => self.show_window(&window),
             Event::Window(window) if self.output.is_ok() => {
+                self.show_window(&window);
                 self.output = match self.has_lines {
                     true => self.line(&window, stop),
+                    // The windows are for viewers.
+                    false if self.arguments.window.is_none() => Ok(()),
                     false => self.window(window, stop),
                 };
                 if self.output.is_err() {
@@ -575,6 +619,13 @@ impl Command<'_> {
                 }
             }
             event => self.show.event(event),
+        }
+    }
+
+    /// Gives a window to the screen and to viewers.
+    fn show_window(&self, window: &Window<'_>) {
+        if let Some(shared) = &self.shared {
+            shared.add(window);
         }
     }
 
@@ -704,6 +755,7 @@ impl Command<'_> {
             self.read_past(&screen, measured.and_then(|it| it.names.as_ref()), stop);
             self.output = screen.finish();
         }
+        drop(self.serving.take());
         if let Some(failure) = &ended.failure {
             self.show.fault(failure.to_string());
         }

@@ -5,8 +5,8 @@ mod report;
 mod triggers_file;
 
 use crate::capture::{self, CaptureRequest};
-use crate::cli::DirectionArg;
 use crate::cli::record::RecordArgs;
+use crate::cli::{DirectionArg, FanoutArg};
 use crate::ctl;
 use crate::firewall;
 use crate::outcome::{Outcome, io_words, say, say_plain, slow_compilation, stop_on_signals};
@@ -16,6 +16,7 @@ use crate::show::Show;
 use crate::sources::{self, Takes};
 use crate::summary::Ending;
 use crate::walls::Walls;
+use crate::watch::{self, Links, Shared, Waiting};
 use anyhow::{anyhow, bail};
 use report::Report;
 use std::io::{self, IsTerminal};
@@ -23,6 +24,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
+use weir_engine::event::Event;
 use weir_engine::name::Name;
 use weir_engine::record::trigger::{Condition, Trigger};
 use weir_engine::record::{self, Handle, NewDirectory, Recorder, Recording};
@@ -34,7 +36,9 @@ use weir_messages::recording::{
     Listeners, Options, expressions, incomplete_line, listen_refusal, unkept_line,
 };
 use weir_messages::refusals::{Terms, refused};
+use weir_messages::viewing::Lacks;
 use weir_packet::savefile::{Direction, MAX_SNAPLEN};
+use weir_pipeline::measuring::Settings;
 use weir_pipeline::select::Selection;
 use weir_store::disk::FreeBytes;
 
@@ -150,6 +154,9 @@ pub fn run(mut arguments: RecordArgs) -> anyhow::Result<Outcome> {
         .give_away(&socket)
         .map_err(|error| anyhow!("{}: {}", Name::from(&*socket), io_words(&error)))?;
     let bound = ctl::bind(control, &walls)?;
+    let view = arguments.viewers.view.as_ref();
+    let waiting = watch::bind(view, control, &walls)?;
+    let shared = view.map(|_| shared(arguments, sources, live));
     let stop = stop_on_signals();
     let (standing_asked, fire) = (Arc::<AtomicBool>::default(), Arc::<AtomicBool>::default());
     sys::tell_on_signal(Arc::clone(&standing_asked));
@@ -159,6 +166,7 @@ pub fn run(mut arguments: RecordArgs) -> anyhow::Result<Outcome> {
     let mut run = Run::new(Setup {
         selection,
         firewall,
+        measure: view.map(|_| measurement(arguments, sources)).transpose()?,
         main: (directory.as_output(), Some(Box::new(sink))),
         stop: Arc::clone(&stop),
         ..Setup::default()
@@ -167,6 +175,7 @@ pub fn run(mut arguments: RecordArgs) -> anyhow::Result<Outcome> {
         arguments,
         show: Show::new(true, arguments.stats, 1, true).telling_changes(control.is_some()),
         walls,
+        shared,
         session,
     };
     let begun = Instant::now();
@@ -175,9 +184,11 @@ pub fn run(mut arguments: RecordArgs) -> anyhow::Result<Outcome> {
         fire,
         stop: Arc::clone(&stop),
     };
-    let recorder = command.work(&mut run, recording, (signals, bound), &report)?;
+    let recorder = command.work(&mut run, recording, (signals, bound, waiting), &report)?;
     made.keep();
-    let (ended, outputs) = run.finish(&mut |event| command.show.event(event));
+    let (ended, outputs) = run.finish(&mut |event| {
+        hear(&mut command.show, command.shared.as_deref(), &stop, event);
+    });
     // All packets are in the ring now.
     let (status, threads_ended) = recorder.finish();
     command.show.outputs(&outputs, &ended);
@@ -226,7 +237,39 @@ struct Command<'a> {
     arguments: &'a RecordArgs,
     show: Show,
     walls: Walls,
+    /// The view for viewers.
+    shared: Option<Arc<Shared>>,
     session: Session,
+}
+
+/// Shows an event, and gives windows to viewers. A recording that has failed ends, though its packets could still be measured.
+fn hear(show: &mut Show, shared: Option<&Shared>, stop: &AtomicBool, event: Event<'_>) {
+    if let Some(shared) = shared {
+        shared.hear(&event, false);
+        if matches!(event, Event::Sink(_)) {
+            stop.store(true, Ordering::Relaxed);
+        }
+    }
+    show.event(event);
+}
+
+/// The measurement that viewers of a recording see.
+fn measurement(arguments: &RecordArgs, sources: &[Name]) -> anyhow::Result<Settings> {
+    let mut options = watch::measurement();
+    options.inner = arguments.inside.tunnels()?;
+    Ok(options.settings(sources)?)
+}
+
+fn shared(arguments: &RecordArgs, sources: &[Name], is_live: bool) -> Arc<Shared> {
+    let names: Vec<String> = sources.iter().map(Name::text).collect();
+    let about = watch::About {
+        sources: names.join(" "),
+        filter: arguments.filter.clone(),
+        is_live,
+        local: None,
+        lacks: Lacks::default(),
+    };
+    Arc::new(Shared::new(about, &watch::Past::default()))
 }
 
 impl Command<'_> {
@@ -235,21 +278,32 @@ impl Command<'_> {
         &mut self,
         run: &mut Run,
         recording: Recording,
-        (signals, bound): (Signals, Option<Bound>),
+        (signals, bound, waiting): (Signals, Option<Bound>, Option<Waiting>),
         report: &Arc<Report>,
     ) -> anyhow::Result<Recorder> {
         let request = capture_request(self.arguments);
         let about = capture::open(&mut self.session, &request, &signals.stop)?;
+        if self.shared.is_some() {
+            let by_flow = self.arguments.live.fanout == FanoutArg::Hash;
+            let inputs = self.session.inputs().len();
+            watch::measurement().check_health(self.session.names(), inputs, by_flow)?;
+        }
         let rules = firewall::rules_maker(self.arguments.judging.rules.as_ref());
         let Self {
             session,
             show,
             walls,
+            shared,
             ..
         } = self;
-        let begun = walls.begin(session, run, &Terms::PACKETS, &mut |event| {
-            show.event(event)
-        })?;
+        let shared = shared.as_ref();
+        if let Some(shared) = shared {
+            let links = Links::open(session.names());
+            shared.open(links, session.place(), watch::link_speed(session.names()));
+        }
+        let stop = Arc::clone(&signals.stop);
+        let mut on = |event: Event<'_>| hear(show, shared.map(Arc::as_ref), &stop, event);
+        let begun = walls.begin(session, run, &Terms::PACKETS, &mut on)?;
         // The threads have no more rights than are left now.
         let handle = recording.handle().clone();
         handle.set_place(session.place());
@@ -266,15 +320,18 @@ impl Command<'_> {
         }
         about.iter().for_each(|line| say_plain(line));
         let server = ctl::serve(bound, run.control(), (Vec::new(), None), rules)?;
+        let serving = waiting.zip(shared);
+        let serving = serving.map(|(waiting, shared)| waiting.serve(shared));
+        let serving = serving.transpose()?;
         let done = AtomicBool::new(false);
         std::thread::scope(|scope| {
             scope.spawn(|| attend(&handle, &signals, report, &done));
-            let result = session.read(run, &mut |event| show.event(event));
+            let result = session.read(run, &mut on);
             done.store(true, Ordering::Relaxed);
             result
         })
         .map_err(|error| refused(&error, &Terms::PACKETS))?;
-        drop(server);
+        drop((server, serving));
         show.end_of_capture();
         Ok(recorder)
     }

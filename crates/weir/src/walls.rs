@@ -80,6 +80,7 @@ impl Walls {
         let splits: Vec<Name> = arguments.output.split_files(true).collect();
         let outputs = arguments.output.write.iter().chain(&splits);
         walls.controlled(arguments.remote.control.as_ref(), outputs);
+        walls.shows(arguments.viewers.view.as_ref());
         walls.needs.programs |=
             arguments.on_finding.is_some() || arguments.key.contains(&KeyKind::Process);
         // Without this capability the kernel hides where pages lie.
@@ -117,6 +118,7 @@ impl Walls {
         }
         walls.compiles(arguments.meaning.resolve);
         walls.controlled(arguments.remote.control.as_ref(), []);
+        walls.shows(arguments.viewers.view.as_ref());
         walls.checked()
     }
 
@@ -145,6 +147,18 @@ impl Walls {
         walls.steered(&arguments.steer);
         walls.compiles(false);
         walls.checked()
+    }
+
+    /// Sandbox of a viewer, whose connection is open.
+    pub fn of_viewer(arguments: &WallArgs) -> anyhow::Result<Self> {
+        Self::of(arguments, &Session::default())
+    }
+
+    /// Allows to answer viewers at a socket, and to remove its file.
+    pub fn shows(&mut self, socket: Option<&Name>) {
+        if let Some(socket) = socket {
+            self.listens(Path::new(socket));
+        }
     }
 
     /// Sandbox of `weir info`.

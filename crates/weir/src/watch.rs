@@ -3,9 +3,14 @@
 //! A screen is a run of `weir measure` whose windows go to a [`View`](weir_view::View) instead of standard output. One thread reads keys and
 //! draws; a terminal that takes nothing holds up this thread and no other.
 
+mod attached;
+mod figures;
 mod messages;
+#[cfg(test)]
+mod panics;
 mod past;
 mod save;
+mod serve;
 mod session;
 mod settings;
 mod shared;
@@ -13,13 +18,17 @@ mod subject;
 
 use crate::cli::{ByArg, HealthArg, MeasureArgs, WatchArgs};
 use crate::measure;
-use crate::outcome::{Outcome, directory_words, say_plain};
+use crate::outcome::{Outcome, directory_words, io_words, say_plain, stop_on_signals};
 use crate::query::defaults;
+use crate::walls::Walls;
 use anyhow::{anyhow, bail};
+use attached::Attached;
+use figures::Figures;
 pub use past::{Part, Past, span};
+pub use serve::{Serving, Waiting, bind};
 pub use session::Running;
 use settings::Settings;
-use shared::Shared;
+pub use shared::{About, Links, Shared, link_speed};
 use std::fs::File;
 use std::io::{self, IsTerminal};
 use std::os::fd::AsFd;
@@ -27,17 +36,17 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
-use weir_engine::capture::namespaced::{bare, namespace_of};
 use weir_engine::control::Control;
-use weir_engine::event::Event;
 use weir_engine::name::Name;
 use weir_engine::records::{self, CheckError};
 use weir_engine::zone::Zone;
 use weir_io::network::Network;
-use weir_io::sys::packet_socket::{ANY, Carrier};
+use weir_measure::health::Parts;
 use weir_measure::names::Names;
-use weir_measure::{Geo, KeyKind, Window};
+use weir_measure::{By, Geo, KeyKind};
 use weir_messages::captures::interface;
+use weir_messages::measurement::Options;
+use weir_messages::viewing::Lacks;
 use weir_packet::addresses::Addresses;
 use weir_screen::{Look, Tab};
 
@@ -47,6 +56,9 @@ const ROWS: usize = 100;
 /// Runs the command.
 pub fn run(mut arguments: WatchArgs) -> anyhow::Result<Outcome> {
     let keyboard = terminal(arguments.sources.iter().any(Name::is_dash))?;
+    if let Some(socket) = &arguments.attach {
+        return attach(socket, &arguments, keyboard);
+    }
     if arguments.sources.is_empty() {
         let name = default_interface()?;
         say_plain(&format!("{name}: the interface of the default route"));
@@ -59,6 +71,51 @@ pub fn run(mut arguments: WatchArgs) -> anyhow::Result<Outcome> {
         arguments.follow,
     )?;
     measure::run_watched(measured(arguments, &watch), &watch, query)
+}
+
+/// Shows the figures of another process.
+fn attach(socket: &Name, arguments: &WatchArgs, keyboard: File) -> anyhow::Result<Outcome> {
+    let (attached, asker) = Attached::connect(Path::new(socket))?;
+    let settings = Settings::read()?;
+    let (look, asks_background) = chosen_look(&settings);
+    check_directories(arguments, false)?;
+    let directory = Path::new(&arguments.save_dir);
+    let start = session::Start {
+        filter: String::new(),
+        is_live: attached.facts().is_live,
+        look,
+        asks_background,
+        settings,
+        at: None,
+        can_read_again: false,
+        saves: save::Settings {
+            directory: directory.to_owned(),
+            origin: Err(
+                "a viewer sees no packets: weir query has them for those who may read the record, weir watch --history \
+                 for those who may capture",
+            ),
+            inner: None,
+            utc: arguments.utc,
+        },
+    };
+    let opened = session::Opened {
+        names: arguments.names.names().clone(),
+        geo: None,
+        zone: Zone::new(arguments.utc),
+        keyboard,
+    };
+    let mut walls = Walls::of_viewer(&arguments.walls)?;
+    walls.saves(directory, None);
+    let stop = stop_on_signals();
+    walls.raise(&[])?;
+    let asking = asker.start()?;
+    let running = session::start(&start, opened, attached, (None, &stop))?;
+    let shown = running.finish();
+    drop(asking);
+    match shown {
+        Ok(()) => Ok(Outcome::Done),
+        Err(error) => bail!("the screen: {}", io_words(&error)),
+    }
 }
 
 /// The terminal that gives the keys: standard input, or the terminal of the session if standard input is a pipe, which may be a source.
@@ -129,8 +186,30 @@ fn measured(arguments: WatchArgs, watch: &Watch) -> MeasureArgs {
         follow: arguments.follow && !watch.past.is_record(),
         live: arguments.live,
         workers: arguments.workers,
+        viewers: arguments.viewers,
         walls: arguments.walls,
         ..defaults(&["-"])
+    }
+}
+
+/// The measurement of a run that viewers see and that has no answer of its own: all that a screen shows, in one thread.
+pub fn measurement() -> Options {
+    let second = Some(Duration::from_secs(1));
+    Options {
+        keys: Tab::kinds().collect(),
+        by: By::Bytes,
+        rows: ROWS,
+        window: second,
+        late: second,
+        health: Parts {
+            tcp: true,
+            dns: true,
+            path: false,
+        },
+        findings: true,
+        reads_names: true,
+        workers: 1,
+        ..Options::default()
     }
 }
 
@@ -156,6 +235,13 @@ impl Watch {
             .any(|name| interface(name).is_some());
         let local = (!arguments.local.is_empty())
             .then(|| Arc::new(Addresses::new(arguments.local.iter().copied())));
+        let about = About {
+            sources: names.join(" "),
+            filter: arguments.filter.clone(),
+            is_live,
+            local,
+            lacks: Lacks::default(),
+        };
         let at = past::place(arguments.at.as_ref(), arguments.utc)?;
         let mut past = Past::of(&arguments.sources, is_live, (at, arguments.utc))?;
         past.can_read_again &= !arguments.follow;
@@ -172,12 +258,10 @@ impl Watch {
         Ok(Self {
             history: arguments.history.clone(),
             keyboard,
-            shared: Arc::new(Shared::new(is_live, local.clone(), &past)),
+            shared: Arc::new(Shared::new(about, &past)),
             start: session::Start {
-                sources: names.join(" "),
                 filter: arguments.filter.clone(),
                 is_live,
-                has_sides: is_live || local.is_some(),
                 look,
                 asks_background,
                 settings,
@@ -194,14 +278,9 @@ impl Watch {
         (&self.start.saves.directory, self.history.as_ref())
     }
 
-    /// Takes a window. **Threads**: the run's.
-    pub fn add(&self, window: &Window<'_>) {
-        self.shared.add(window);
-    }
-
     /// Begins to read a part of the past, and forgets earlier parts.
     pub fn begin_part(&self, part: &Part) {
-        self.shared.begin(part.times());
+        self.shared.begin(part.times(), &part.filter);
     }
 
     /// Notes the end of the part, with the names of its packets, and why it could not be read.
@@ -209,9 +288,9 @@ impl Watch {
         self.shared.end(names, fault);
     }
 
-    /// Notes what an event says about the sources.
-    pub fn note(&self, event: &Event<'_>) {
-        self.shared.note(event);
+    /// The view, and facts about the sources.
+    pub fn shared(&self) -> &Arc<Shared> {
+        &self.shared
     }
 
     /// Begins the screen, once the sources are open. **Errors**: the terminal cannot be used.
@@ -219,17 +298,16 @@ impl Watch {
         &self,
         control: &Arc<Control>,
         stop: &Arc<AtomicBool>,
-        (names, geo, link_bits_per_s): (&weir_filter::Names, Option<Arc<Geo>>, Option<f64>),
-        system: System,
+        (names, geo): (&weir_filter::Names, Option<Arc<Geo>>),
     ) -> anyhow::Result<Running> {
-        let facts = session::Facts {
+        let opened = session::Opened {
             names: names.clone(),
             geo,
-            link_bits_per_s,
-            system,
+            zone: Zone::new(self.start.saves.utc),
             keyboard: self.keyboard.try_clone()?,
         };
-        session::start(&self.start, facts, &self.shared, (control, stop))
+        let figures = Arc::clone(&self.shared);
+        session::start(&self.start, opened, figures, (Some(control), stop))
     }
 }
 
@@ -269,52 +347,6 @@ fn origin(arguments: &WatchArgs, past: &Past, is_live: bool) -> Result<save::Ori
         }),
         (false, _) => Err("this source cannot be read a second time"),
     }
-}
-
-/// Facts of the system for a screen, opened before the process is confined.
-#[derive(Debug)]
-pub struct System {
-    /// The states of the links of the sources, by their names.
-    carriers: Vec<(String, Carrier)>,
-    zone: Zone,
-    /// The part of the system that drops packets for lack of room.
-    place: &'static str,
-}
-
-impl System {
-    /// Opens it for a run whose packets are dropped in `place`.
-    pub fn open(arguments: &MeasureArgs, place: &'static str) -> Self {
-        Self {
-            place,
-            carriers: carriers(&arguments.sources),
-            zone: Zone::new(arguments.utc),
-        }
-    }
-
-    /// Names of sources without a carrier.
-    pub fn down(&self) -> Vec<&str> {
-        let is_down = |(_, carrier): &&(String, Carrier)| carrier.is_up() == Some(false);
-        let down = self.carriers.iter().filter(is_down);
-        down.map(|(name, _)| name.as_str()).collect()
-    }
-
-    /// Offset of local time at a time, seconds east of UTC.
-    pub fn east_s(&mut self, ns: i64) -> i32 {
-        self.zone.east_s(ns)
-    }
-}
-
-fn carriers(sources: &[Name]) -> Vec<(String, Carrier)> {
-    let of = |name: &Name| {
-        let source = interface(name)?;
-        let carrier = match namespace_of(source).ok()? {
-            Some((namespace, bare)) => namespace.within(|| Carrier::open(bare)).ok()?,
-            None => Carrier::open(bare(source)),
-        };
-        let is_one = bare(source) != ANY;
-        Some((name.to_string(), carrier.ok().filter(|_| is_one)?))
-    };
-    sources.iter().filter_map(of).collect()
 }
 
 /// Colours and characters of this terminal as the user wants them, and whether to ask the terminal for its background.

@@ -44,6 +44,7 @@ use std::time::Duration;
 use weir_io::sys::ingress::ClosedIngress;
 use weir_io::sys::privilege::Capability;
 use weir_io::sys::{bpf, packet_socket};
+use weir_pipeline::measuring;
 use weir_pipeline::select::Selection;
 
 /// Longest time that a packet waits for others in AF_PACKET's ring.
@@ -90,6 +91,8 @@ pub struct Work {
     pub file: Option<Target>,
     /// Further output, if there is one.
     pub written: Option<Target>,
+    /// Settings of a measurement of the packets that pass, which each direction and each worker makes; `None` for no measurement.
+    pub measure: Option<measuring::Settings>,
 }
 
 /// Needs of a forwarding from the system.
@@ -366,6 +369,7 @@ impl Forwarding {
             control,
             mut file,
             mut written,
+            measure,
         } = work;
         self.stop = Arc::clone(stop);
         self.sources.check_memory(&self.settings.capture)?;
@@ -404,6 +408,7 @@ impl Forwarding {
                         ..Selection::default()
                     },
                     firewall: Some(firewall),
+                    measure: measure.clone(),
                     main,
                     splits,
                     stop: Arc::clone(stop),

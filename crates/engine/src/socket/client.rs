@@ -62,7 +62,7 @@ impl Client {
     /// other process; another error leaves the connection useless.
     pub fn ask(&mut self, request: &Value) -> Result<Value, Error> {
         // After a refusal the other process closes the connection, and the answer may lie here although the request was not taken.
-        let sent = (&self.stream.get_ref().stream).write_all(&line(&with_version(request)));
+        let sent = (&self.stream.get_ref().file).write_all(&line(&with_version(request)));
         match (self.answer(), sent) {
             (Err(Error::Io { .. } | Error::Malformed { .. }), Err(error)) => {
                 Err(self.failed(error))

@@ -4,7 +4,7 @@ use super::Error;
 use std::fs::{self, DirBuilder, File, Metadata, TryLockError};
 use std::io;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, PermissionsExt, lchown};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -31,12 +31,16 @@ impl Drop for SocketFile {
 }
 
 impl SocketFile {
-    /// Makes a listening socket of mode 0600 at `path`. The file of a dead process is replaced.
+    /// Makes a listening socket at `path`, of mode 0600, or 0660 for a group. The file of a dead process is replaced. A group that this
+    /// user is not in gets no rights: returns whether it has them.
     ///
     /// The socket is made in a new directory that only this user can enter, and then renamed. So no process of another user can
     /// connect before the mode is set, and no process finds a socket on which nothing listens yet. A lock on the directory of `path`
     /// keeps two processes from replacing the same file.
-    pub(super) fn listen(path: &Path) -> Result<(UnixListener, Self), Error> {
+    pub(super) fn listen(
+        path: &Path,
+        group: Option<u32>,
+    ) -> Result<(UnixListener, Self, bool), Error> {
         let failed = |error| Error::Io {
             path: path.to_owned(),
             error,
@@ -65,25 +69,27 @@ impl SocketFile {
                 _ => return Err(failed(error)),
             },
         }
-        let (listener, file) = Self::make(path).map_err(failed)?;
-        Ok((
-            listener,
-            Self {
-                path: path.to_owned(),
-                file: Some(file),
-            },
-        ))
+        let (listener, file, is_shared) = Self::make(path, group).map_err(failed)?;
+        let place = Self {
+            path: path.to_owned(),
+            file: Some(file),
+        };
+        Ok((listener, place, is_shared))
     }
 
-    fn make(path: &Path) -> io::Result<(UnixListener, (u64, u64))> {
+    fn make(path: &Path, group: Option<u32>) -> io::Result<(UnixListener, (u64, u64), bool)> {
         let private = Private::new(path)?;
         let inside = private.0.join("s");
         let (_directory, address) = address(&inside)?;
         let listener = UnixListener::bind(address)?;
         fs::set_permissions(&inside, fs::Permissions::from_mode(0o600))?;
+        let is_shared = group.is_some() && lchown(&inside, None, group).is_ok();
+        if is_shared {
+            fs::set_permissions(&inside, fs::Permissions::from_mode(0o660))?;
+        }
         let file = identity(&fs::symlink_metadata(&inside)?);
         fs::rename(&inside, path)?;
-        Ok((listener, file))
+        Ok((listener, file, is_shared))
     }
 
     /// Removes the file, unless another process has replaced it.

@@ -13,7 +13,7 @@ use std::net::Shutdown;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -118,6 +118,10 @@ pub struct Server {
 struct Shared {
     handler: Box<dyn Handler>,
     settings: Settings,
+    /// Whether requests of all users are taken.
+    is_open: bool,
+    /// Connections that were ended because their clients did not read.
+    unread: AtomicU64,
     stopped: AtomicBool,
     /// Number of streams under way.
     streams: AtomicUsize,
@@ -154,6 +158,9 @@ pub struct Bound {
     listener: UnixListener,
     place: SocketFile,
     path: PathBuf,
+    /// Whether the mode of the file alone says who may connect.
+    is_open: bool,
+    is_shared: bool,
 }
 
 impl Bound {
@@ -161,13 +168,29 @@ impl Bound {
     ///
     /// **Errors**: [`Error::InUse`] if a process listens there; [`Error::NoSocket`] if the file is none; errors of the system.
     pub fn new(path: impl AsRef<Path>) -> Result<Self, Error> {
-        let path = path.as_ref();
-        let (listener, place) = SocketFile::listen(path)?;
+        Self::make(path.as_ref(), None, false)
+    }
+
+    /// Makes the socket `path` for requests that only look, with mode 0660 for a group, if there is one; else with mode 0600. Users who may
+    /// open the file may ask. **Errors**: as [`Self::new`].
+    pub fn new_shared(path: impl AsRef<Path>, group: Option<u32>) -> Result<Self, Error> {
+        Self::make(path.as_ref(), group, true)
+    }
+
+    fn make(path: &Path, group: Option<u32>, is_open: bool) -> Result<Self, Error> {
+        let (listener, place, is_shared) = SocketFile::listen(path, group)?;
         Ok(Self {
             listener,
             place,
             path: path.to_owned(),
+            is_open,
+            is_shared,
         })
+    }
+
+    /// Whether the group may connect: this user is in it, or is root.
+    pub fn is_shared(&self) -> bool {
+        self.is_shared
     }
 
     /// Returns the path of the socket.
@@ -181,6 +204,8 @@ impl Bound {
             listener,
             place,
             path,
+            is_open,
+            is_shared: _,
         } = self;
         let failed = |error| Error::Io {
             path: path.clone(),
@@ -189,6 +214,8 @@ impl Bound {
         let shared = Arc::new(Shared {
             handler: Box::new(handler),
             settings,
+            is_open,
+            unread: AtomicU64::new(0),
             stopped: AtomicBool::new(false),
             streams: AtomicUsize::new(0),
             open: Mutex::default(),
@@ -214,6 +241,11 @@ impl Server {
         handler: impl Handler,
     ) -> Result<Self, Error> {
         Bound::new(path)?.serve(settings, handler)
+    }
+
+    /// Number of connections that were ended because their clients did not read an answer.
+    pub fn unread(&self) -> u64 {
+        self.shared.unread.load(Ordering::Relaxed)
     }
 
     /// Removes the socket, and ends all connections. Requests that are worked on have a second for their answers; streams are cut
@@ -294,7 +326,7 @@ impl Shared {
             local::peer_user(stream).map_err(said)?,
             privilege::user_id(),
         );
-        if peer != own && peer != 0 {
+        if peer != own && peer != 0 && !self.is_open {
             return Err(format!(
                 "requests of user {peer} are not taken, only those of user {own} and of root"
             ));
@@ -310,7 +342,11 @@ impl Shared {
         let shared = Arc::clone(self);
         let work = move || {
             // The message of a panic is on standard error, and the client finds the connection closed.
-            let _ = caught(|| shared.serve(number, &stream));
+            let served = caught(|| shared.serve(number, &stream));
+            let waited = |error: &io::Error| error.kind() == io::ErrorKind::WouldBlock;
+            if served.is_some_and(|served| served.is_err_and(|error| waited(&error))) {
+                shared.unread.fetch_add(1, Ordering::Relaxed);
+            }
             shared.leave(number);
         };
         spawn("control connection", number as usize, work).map_err(|error| {

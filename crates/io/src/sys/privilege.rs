@@ -160,6 +160,38 @@ impl User {
     }
 }
 
+/// Returns the number of a group of the system's table; `None` if there is none of this name. **Errors**: a name with a NUL; errors of
+/// the table.
+pub fn group_named(name: &str) -> io::Result<Option<u32>> {
+    /// Upper limit of the bytes of an entry.
+    const MOST: usize = 1 << 20;
+    let name = CString::new(name)?;
+    let mut buffer: Vec<libc::c_char> = vec![0; 4096];
+    loop {
+        let mut entry = MaybeUninit::<libc::group>::zeroed();
+        let mut found = ptr::null_mut();
+        // SAFETY: the name ends with NUL; the other pointers are to live memory, the buffer of the length that is given.
+        let result = unsafe {
+            libc::getgrnam_r(
+                name.as_ptr(),
+                entry.as_mut_ptr(),
+                buffer.as_mut_ptr(),
+                buffer.len(),
+                &raw mut found,
+            )
+        };
+        match result {
+            0 if found.is_null() => return Ok(None),
+            // SAFETY: the call succeeded and found an entry, so it has filled `entry`.
+            0 => return Ok(Some(unsafe { entry.assume_init() }.gr_gid)),
+            libc::ERANGE if buffer.len() < MOST => buffer.resize(buffer.len() * 4, 0),
+            // Systems without the table say so in different ways.
+            libc::ENOENT | libc::ESRCH => return Ok(None),
+            error => return Err(io::Error::from_raw_os_error(error)),
+        }
+    }
+}
+
 /// Returns name, user and group of an entry of the users' table; `ask` takes the arguments of `getpwnam_r` after the name.
 fn look_up(
     ask: impl Fn(*mut libc::passwd, *mut libc::c_char, usize, *mut *mut libc::passwd) -> libc::c_int,

@@ -120,7 +120,7 @@ pub struct FirewallArgs {
     #[command(flatten)]
     pub anonymize: AnonymizeArgs,
     /// Choose the packets for the file of -w
-    #[arg(help_heading = OUTPUT, long, requires = "write")]
+    #[arg(hide_short_help = true, help_heading = OUTPUT, long, requires = "write")]
     pub what: Option<What>,
     /// Also forward from OUT to IN, by the same rules
     #[arg(help_heading = FORWARD, long)]
@@ -184,6 +184,9 @@ pub struct FirewallArgs {
     /// How packets are captured.
     #[command(flatten)]
     pub live: LiveArgs,
+    /// Its viewers.
+    #[command(flatten)]
+    pub viewers: ViewersArgs,
     /// Who may be sent to.
     #[command(flatten)]
     pub sending: SendArgs,

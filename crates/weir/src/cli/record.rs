@@ -234,6 +234,9 @@ pub struct RecordArgs {
     /// How it is controlled.
     #[command(flatten)]
     pub remote: ControlArgs,
+    /// Its viewers.
+    #[command(flatten)]
+    pub viewers: ViewersArgs,
     /// What confines the process.
     #[command(flatten)]
     pub walls: WallArgs,

@@ -36,6 +36,15 @@ pub struct WatchArgs {
     #[arg(value_name = "SOURCE")]
     pub sources: Vec<Name>,
 
+    /// Show the figures of a run that goes on, from its view socket PATH.
+    ///
+    /// It was begun with --view PATH. A viewer needs no rights to capture, and changes nothing.
+    #[arg(help_heading = INPUT, long, value_name = "PATH", conflicts_with_all = ["sources", "filter", "at", "key",
+        "geo", "history", "link", "local", "follow", "inner", "resolve", "set", "workers", "view",
+        "no_promiscuous", "direction", "ring", "ring_force", "block", "fanout", "time_stamps", "no_kernel_filter", "wait",
+        "xdp_mode", "zero_copy", "ring_pages", "busy_poll", "yes_take"])]
+    pub attach: Option<Name>,
+
     /// Show only packets that match this expression.
     ///
     /// Expressions are tcpdump's: weir help expressions. The key f changes it.
@@ -91,6 +100,9 @@ pub struct WatchArgs {
     /// Measure with N threads [default: one per core]
     #[arg(help_heading = TUNING, long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     pub workers: Option<u16>,
+    /// Its viewers.
+    #[command(flatten)]
+    pub viewers: ViewersArgs,
     /// What confines the process.
     #[command(flatten)]
     pub walls: WallArgs,

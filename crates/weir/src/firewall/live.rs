@@ -13,6 +13,7 @@ use crate::port;
 use crate::show::Show;
 use crate::summary::Ending;
 use crate::walls::Walls;
+use crate::watch::{self, Links, Shared, Waiting};
 use anyhow::{Context, bail};
 use std::io;
 use std::path::Path;
@@ -42,12 +43,16 @@ use weir_engine::session::End;
 use weir_engine::socket::{self, Bound};
 use weir_firewall::rules::RuleList;
 use weir_io::sys;
+use weir_measure::health::Parts;
 use weir_messages::captures;
 use weir_messages::events::Line;
 use weir_messages::forwarding::{
     closed_line, file_line, occurrence_line, refused, reloaded_line, rules_refused, standing_lines,
     stranger_line, without_xdp_line,
 };
+use weir_messages::measurement::Options;
+use weir_messages::viewing::Lacks;
+use weir_pipeline::measuring;
 
 /// Forwards between interfaces, or from an interface to a file.
 pub fn run(arguments: &FirewallArgs, source: &Name, sink: &Name) -> anyhow::Result<Outcome> {
@@ -76,8 +81,12 @@ pub fn run(arguments: &FirewallArgs, source: &Name, sink: &Name) -> anyhow::Resu
     let hangups = sys::hangups().context("SIGHUP")?;
     arguments.duration.into_iter().for_each(sys::stop_after);
     let bound = control_socket::bind(&socket, "weir firewall", &walls)?;
+    let view = arguments.viewers.view.as_ref();
+    let waiting = watch::bind(view, arguments.control.as_ref(), &walls)?;
+    let shared = view.map(|_| shared(source, forwarding.sink()));
     let port = control.as_ref().map(|(port, _)| port);
-    let work = work(&policy, &ends, port, files.outputs()?);
+    let measure = view.map(|_| measurement(source)).transpose()?;
+    let work = work(&policy, &ends, port, (files.outputs()?, measure));
     let mut about = Vec::new();
     let opened = forwarding.open(work, &stop, &mut |notice| hear(notice, &mut about));
     if !opened.map_err(refusal)? {
@@ -85,6 +94,11 @@ pub fn run(arguments: &FirewallArgs, source: &Name, sink: &Name) -> anyhow::Resu
     }
     let kept = forwarding.rights();
     walls.raise(&kept)?;
+    if let Some(shared) = &shared {
+        let sources = [source.clone()];
+        let speed = watch::link_speed(&sources);
+        shared.open(Links::open(&sources), forwarding.place(), speed);
+    }
     let has_files = !written_files(arguments, &forwarding).is_empty();
     let new_show = |_: &Way| Show::new(true, false, 1, has_files).telling_changes(has_files);
     let mut shows: Vec<Show> = forwarding.ways().iter().map(new_show).collect();
@@ -110,10 +124,11 @@ pub fn run(arguments: &FirewallArgs, source: &Name, sink: &Name) -> anyhow::Resu
         shows,
         stop,
         standing_asked,
+        shared,
     };
     // The sandbox opens the directories of the files for a socket that was asked for.
     let output = arguments.control.as_ref().and_then(|_| files.replaced());
-    running.serve(bound, bans.keep(&ends)?, output, hangups)
+    running.serve((bound, waiting), bans.keep(&ends)?, output, hangups)
 }
 
 /// A firewall whose captures have begun.
@@ -126,13 +141,41 @@ struct Running<'a> {
     stop: Arc<AtomicBool>,
     /// Flag that a signal sets to ask for the state.
     standing_asked: Arc<AtomicBool>,
+    /// The view for viewers.
+    shared: Option<Arc<Shared>>,
+}
+
+/// The measurement that viewers of a firewall see: what passes, by the keys of a screen, in the threads that forward.
+fn measurement(source: &Name) -> anyhow::Result<measuring::Settings> {
+    let options = Options {
+        health: Parts::default(),
+        findings: false,
+        reads_names: false,
+        ..watch::measurement()
+    };
+    Ok(options.settings(std::slice::from_ref(source))?)
+}
+
+fn shared(source: &Name, sink: &Name) -> Arc<Shared> {
+    let about = watch::About {
+        sources: format!("{source} to {sink}"),
+        filter: String::new(),
+        is_live: true,
+        local: None,
+        lacks: Lacks {
+            findings: true,
+            tcp: true,
+            dns: true,
+        },
+    };
+    Arc::new(Shared::new(about, &watch::Past::default()))
 }
 
 impl Running<'_> {
     /// Takes requests and forwards packets, to the end.
     fn serve(
         mut self,
-        bound: Bound,
+        (bound, waiting): (Bound, Option<Waiting>),
         keeper: Option<Keeper>,
         output: Option<Output>,
         hangups: filter_file::Hangups,
@@ -147,6 +190,9 @@ impl Running<'_> {
             remote::request(&handler, output.as_ref(), &request)
         })?;
         say_plain(&socket);
+        let serving = waiting.zip(self.shared.as_ref());
+        let serving = serving.map(|(waiting, shared)| waiting.serve(shared));
+        let serving = serving.transpose()?;
         reload_on_hangup(hangups, name, &controller)?;
         if let Some(time) = self.arguments.confirm {
             controller.await_confirmation(time);
@@ -154,18 +200,19 @@ impl Running<'_> {
         }
         let begun = Instant::now();
         let mut attendant = Attendant::new(&controller, name, &self.stop);
-        let by = self
-            .forwarding
-            .forward(self.shows.iter_mut().map(hears), &mut || {
-                say_standing(&self.standing_asked, &controller);
-                attendant.attend(&mut |occurrence| say_line(occurrence_line(&occurrence, name)));
-            });
+        let by =
+            self.forwarding
+                .forward(hears(&mut self.shows, self.shared.as_deref()), &mut || {
+                    say_standing(&self.standing_asked, &controller);
+                    attendant
+                        .attend(&mut |occurrence| say_line(occurrence_line(&occurrence, name)));
+                });
         let by = by.map_err(|error| refused(error, &called(self.rules)))?;
         let place = self.forwarding.place();
         // The packets that arrive from now on are the host's again.
         let ways = self.forwarding.end();
         // No request comes between the last write and the end.
-        drop(server);
+        drop((server, serving));
         let unkept = bans::finish(keeper);
         let is_undone = attendant.is_undone();
         let ending = Ending {
@@ -239,7 +286,10 @@ fn work(
     policy: &Arc<SharedPolicy>,
     ends: &Arc<LiveEnds>,
     control: Option<&Arc<ControlPort>>,
-    (file, written): (Option<Target>, Option<Target>),
+    ((file, written), measure): (
+        (Option<Target>, Option<Target>),
+        Option<measuring::Settings>,
+    ),
 ) -> Work {
     Work {
         policy: Arc::clone(policy),
@@ -247,6 +297,7 @@ fn work(
         control: control.map(Arc::clone),
         file,
         written,
+        measure,
     }
 }
 
@@ -265,7 +316,9 @@ fn walls(
     let files = written_files(arguments, forwarding);
     let (walls, replaces) = (&arguments.judging.walls, arguments.control.is_some());
     let needs = forwarding.needs();
-    Walls::of_firewall_between(walls, &needs, (&files, replaces), rules, socket)
+    let mut made = Walls::of_firewall_between(walls, &needs, (&files, replaces), rules, socket)?;
+    made.shows(arguments.viewers.view.as_ref());
+    Ok(made)
 }
 
 /// Prints notices of the opening, and keeps lines on what is open for later.
@@ -308,9 +361,20 @@ fn say_line(line: Line) {
     }
 }
 
-/// Function that hears the events of a direction.
-fn hears(show: &mut Show) -> Box<dyn FnMut(Event<'_>) + Send + '_> {
-    Box::new(|event| show.event(event))
+/// Functions that hear the events of the directions.
+fn hears<'a>(
+    shows: &'a mut [Show],
+    shared: Option<&'a Shared>,
+) -> impl Iterator<Item = Box<dyn FnMut(Event<'_>) + Send + 'a>> {
+    shows.iter_mut().enumerate().map(move |(number, show)| {
+        let hear = move |event: Event<'_>| {
+            if let Some(shared) = shared {
+                shared.hear(&event, number > 0);
+            }
+            show.event(event);
+        };
+        Box::new(hear) as Box<dyn FnMut(Event<'_>) + Send + 'a>
+    })
 }
 
 fn check_rules(check: &RulesCheck, called: &str, list: &RuleList) -> anyhow::Result<()> {

@@ -1,10 +1,11 @@
 //! A line each second on the terminal, while a capture goes on whose answer comes at its end.
 
 use crate::terminal::width;
-use crate::watch::System;
+use crate::watch::Links;
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use weir_engine::zone::Zone;
 use weir_measure::Window;
 use weir_packet::addresses::Addresses;
 use weir_screen::{About, Status, line};
@@ -20,21 +21,27 @@ const USUAL: usize = 80;
 #[derive(Debug)]
 pub struct Lines {
     view: View,
-    system: System,
+    links: Links,
+    zone: Zone,
     is_ascii: bool,
     last_packet: Instant,
 }
 
 impl Lines {
     /// Lines about sources, of which `local` is this side.
-    pub fn new(system: System, local: Option<Arc<Addresses>>, is_ascii: bool) -> Self {
+    pub fn new(
+        (links, zone): (Links, Zone),
+        local: Option<Arc<Addresses>>,
+        is_ascii: bool,
+    ) -> Self {
         let settings = Settings {
             local,
             ..Settings::default()
         };
         Self {
             view: View::new(settings),
-            system,
+            links,
+            zone,
             is_ascii,
             last_packet: Instant::now(),
         }
@@ -54,7 +61,7 @@ impl Lines {
             ..Ask::default()
         };
         let snapshot = self.view.snapshot(&ask)?;
-        let down = self.system.down();
+        let down = self.links.down();
         let status = match self.last_packet.elapsed().as_secs() {
             _ if !down.is_empty() => Status::LinkDown(down.join(" ")),
             quiet if window.arrivals.received == 0 => Status::Idle(quiet),
@@ -63,7 +70,7 @@ impl Lines {
         let arrivals = &snapshot.totals.arrivals;
         let about = About {
             has_sides: arrivals.rx.packets + arrivals.tx.packets > 0,
-            east_s: self.system.east_s(snapshot.from_ns),
+            east_s: self.zone.east_s(snapshot.from_ns),
             status,
             ..About::default()
         };

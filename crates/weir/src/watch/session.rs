@@ -1,11 +1,10 @@
 //! The thread of the screen: keys in, pictures out.
 
-use super::System;
+use super::figures::Figures;
 use super::messages::Messages;
 use super::past::Part;
 use super::save::{self, Saver};
 use super::settings::Settings;
-use super::shared::{Shared, SourceFacts};
 use crate::outcome::{io_words, say, show, slow_compilation};
 use crate::terminal::printable;
 use anyhow::anyhow;
@@ -20,11 +19,13 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 use weir_engine::control::Control;
+use weir_engine::zone::Zone;
 use weir_filter::Names;
 use weir_io::sys::terminal::{self, Raw, Waited};
 use weir_io::sys::writer::Writer;
 use weir_measure::{Geo, KeyKind, Setting};
 use weir_messages::json::line;
+use weir_messages::viewing::Facts;
 use weir_pipeline::select;
 use weir_pipeline::threads::unless_stopped;
 use weir_screen::text::lines;
@@ -48,6 +49,10 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// Time without a packet after which the link is called idle.
 const IDLE: Duration = Duration::from_secs(3);
 
+/// Answer to keys that would change the run of another process.
+const READS_ONLY: &str =
+    "a viewer changes nothing: weir ctl set filter does, where the run has --control";
+
 /// Most rows of a table, and points of the history of a row.
 const ROWS: usize = 200;
 const HISTORY: usize = 10;
@@ -58,10 +63,8 @@ const MOST: (u16, u16) = (1000, 500);
 /// Options of the screen from the command line.
 #[derive(Clone, Debug)]
 pub struct Start {
-    pub sources: String,
     pub filter: String,
     pub is_live: bool,
-    pub has_sides: bool,
     pub look: Look,
     /// Whether to ask the terminal for its background.
     pub asks_background: bool,
@@ -73,12 +76,11 @@ pub struct Start {
     pub saves: save::Settings,
 }
 
-/// Facts about the open sources.
-pub struct Facts {
+/// Names for expressions, databases of addresses, and the terminal, all of them open.
+pub struct Opened {
     pub names: Names,
     pub geo: Option<Arc<Geo>>,
-    pub link_bits_per_s: Option<f64>,
-    pub system: System,
+    pub zone: Zone,
     /// The terminal that gives the keys.
     pub keyboard: File,
 }
@@ -93,12 +95,12 @@ pub struct Running {
     messages: Option<Arc<std::sync::Mutex<Messages>>>,
 }
 
-/// Begins the screen.
+/// Begins the screen. Without a control, another process has the figures, and a viewer cannot change its run.
 pub fn start(
     start: &Start,
-    facts: Facts,
-    shared: &Arc<Shared>,
-    (control, stop): (&Arc<Control>, &Arc<AtomicBool>),
+    opened: Opened,
+    figures: Arc<dyn Figures>,
+    (control, stop): (Option<&Arc<Control>>, &Arc<AtomicBool>),
 ) -> anyhow::Result<Running> {
     let failed = |error: io::Error| anyhow!("the terminal: {}", io_words(&error));
     // A standard error that goes elsewhere does not disturb the screen.
@@ -110,14 +112,11 @@ pub fn start(
     let mut ui = Ui::new(start.look);
     ui.go_to(start.at);
     ui.begin_with(start.settings.key, start.settings.order.as_deref());
-    let saver = Saver::start(&start.saves, &facts.names).map_err(failed)?;
+    let saver = Saver::start(&start.saves, &opened.names).map_err(failed)?;
     let session = Session {
         saver,
         area: Rect::ZERO,
         about: About {
-            sources: start.sources.clone(),
-            link_bits_per_s: facts.link_bits_per_s,
-            has_sides: start.has_sides,
             filter: start.filter.clone(),
             is_live: start.is_live,
             ..About::default()
@@ -126,20 +125,19 @@ pub fn start(
         parts: start.can_read_again.then_some(ask),
         asked: None,
         look: start.look,
-        system: facts.system,
-        names: facts.names,
-        geo: facts.geo,
+        zone: opened.zone,
+        names: opened.names,
+        geo: opened.geo,
         has_processes: start.settings.key == Some(KeyKind::Process),
-        begun: Instant::now(),
         ui,
         shown: None,
-        shared: Arc::clone(shared),
-        control: Arc::clone(control),
+        figures,
+        control: control.cloned(),
         stop: Arc::clone(stop),
         leaves: Arc::clone(&leaves),
         messages: messages.clone(),
     };
-    let terminal = Terminal::take(facts.keyboard, start.asks_background).map_err(failed)?;
+    let terminal = Terminal::take(opened.keyboard, start.asks_background).map_err(failed)?;
     let thread = Builder::new().name("screen".to_owned()).spawn(move || {
         let _stops = Stops(Arc::clone(&session.stop));
         session.run(terminal)
@@ -287,17 +285,17 @@ struct Session {
     /// The latest request.
     asked: Option<Part>,
     look: Look,
-    system: System,
+    zone: Zone,
     names: Names,
     geo: Option<Arc<Geo>>,
     /// Whether the sockets of processes are listed.
     has_processes: bool,
-    begun: Instant,
     ui: Ui,
     /// The snapshot of the latest picture, its question, and the facts at its time.
-    shown: Option<(Snapshot, Ask, SourceFacts)>,
-    shared: Arc<Shared>,
-    control: Arc<Control>,
+    shown: Option<(Snapshot, Ask, Facts)>,
+    figures: Arc<dyn Figures>,
+    /// Control of the run; `None` if it is another process, which shows its figures alone.
+    control: Option<Arc<Control>>,
     stop: Arc<AtomicBool>,
     leaves: Arc<AtomicBool>,
     messages: Option<Arc<std::sync::Mutex<Messages>>>,
@@ -382,6 +380,9 @@ impl Session {
     /// Does what a key asks for.
     fn act(&mut self, effect: Effect) {
         match effect {
+            Effect::CheckFilter(_) if self.control.is_none() => {
+                self.ui.answer(Some(READS_ONLY.to_owned()));
+            }
             Effect::CheckFilter(expression) => {
                 let problem = self.problem_of(expression);
                 self.ui.answer(problem);
@@ -390,16 +391,8 @@ impl Session {
                 self.about.filter = expression;
                 self.read_again();
             }
-            Effect::SetFilter(expression) => match self.control.set_filter(&expression, PATIENCE) {
-                Ok(_) => {
-                    self.ui.say(match expression.is_empty() {
-                        true => "all packets are captured".to_owned(),
-                        false => "the capture has changed".to_owned(),
-                    });
-                    self.about.filter = expression;
-                }
-                Err(error) => self.ui.say(format!("capture: {error}")),
-            },
+            Effect::SetFilter(expression) => self.set_filter(expression),
+            Effect::SetKey(further) if self.control.is_none() => self.choose_key(further),
             Effect::SetKey(Some(key)) if self.lacks(key).is_some() => {
                 self.ui.say(self.lacks(key).unwrap_or_default());
             }
@@ -407,13 +400,7 @@ impl Session {
                 self.ui.set_further(further);
                 self.read_again();
             }
-            Effect::SetKey(further) => {
-                let kinds: Vec<KeyKind> = Tab::kinds().chain(further).collect();
-                match self.control.set_counting(Setting::Keys(kinds), PATIENCE) {
-                    Ok(_) => self.ui.set_further(further),
-                    Err(error) => self.ui.say(format!("key: {error}")),
-                }
-            }
+            Effect::SetKey(further) => self.set_key(further),
             Effect::Offer(save) => {
                 if let Err(why) = self.offer(save) {
                     self.ui.say(why);
@@ -427,14 +414,73 @@ impl Session {
         }
     }
 
+    /// Has the run capture by an expression.
+    fn set_filter(&mut self, expression: String) {
+        let set = self.control.as_ref();
+        let set = set.map(|control| control.set_filter(&expression, PATIENCE));
+        self.ui.say(match &set {
+            None => READS_ONLY.to_owned(),
+            Some(Err(error)) => format!("capture: {error}"),
+            Some(Ok(_)) if expression.is_empty() => "all packets are captured".to_owned(),
+            Some(Ok(_)) => "the capture has changed".to_owned(),
+        });
+        if let Some(Ok(_)) = set {
+            self.about.filter = expression;
+        }
+    }
+
+    /// Has the run count by a further key.
+    fn set_key(&mut self, further: Option<KeyKind>) {
+        let kinds: Vec<KeyKind> = Tab::kinds().chain(further).collect();
+        let set = self.control.as_ref();
+        match set.map(|control| control.set_counting(Setting::Keys(kinds), PATIENCE)) {
+            Some(Err(error)) => self.ui.say(format!("key: {error}")),
+            _ => self.ui.set_further(further),
+        }
+    }
+
+    /// Kinds of key that are counted in the shown step.
+    fn counted(&self) -> Vec<KeyKind> {
+        let tables = self.shown.iter().flat_map(|(shown, ..)| &shown.tables);
+        tables.map(|table| table.kind).collect()
+    }
+
+    /// Shows another of the keys that another process counts.
+    fn choose_key(&mut self, key: Option<KeyKind>) {
+        let counted = self.counted();
+        match key.filter(|key| !counted.contains(key)) {
+            Some(key) => {
+                let counted: Vec<String> = counted.iter().map(ToString::to_string).collect();
+                let counted = counted.join(", ");
+                self.ui.say(format!(
+                    "key {key}: the run counts {counted}, and a viewer changes nothing"
+                ));
+            }
+            None => self.ui.set_further(key),
+        }
+    }
+
+    /// Has the sixth table show a key that another process counts, and that no other table has.
+    fn note_further(&mut self) {
+        let counted = self.counted();
+        let is_counted = self.ui.further().is_some_and(|key| counted.contains(&key));
+        if self.control.is_none() && !is_counted && !counted.is_empty() {
+            let has_table = |key: &KeyKind| Tab::kinds().any(|other| other == *key);
+            let further = counted.into_iter().find(|key| !has_table(key));
+            self.ui.note_further(further);
+        }
+    }
+
     /// Plans files, and asks the user about them.
     fn offer(&mut self, save: Save) -> Result<(), String> {
         let Some((shown, ask, _)) = &self.shown else {
             return Err("there are no figures yet".to_owned());
         };
         let steps = ask.span.steps();
-        let longer = matches!(save, Save::Packets { all: true }).then(|| {
-            self.shared.snapshot(&Ask {
+        let has_packets = self.saver.settings.origin.is_ok();
+        let is_longer = has_packets && matches!(save, Save::Packets { all: true });
+        let longer = is_longer.then(|| {
+            self.figures.snapshot(&Ask {
                 history: steps,
                 points: steps,
                 ..*ask
@@ -465,7 +511,8 @@ impl Session {
 
     /// The rows as a line of JSON.
     fn rows(&self, snapshot: &Snapshot) -> String {
-        let place = self.is_live.then_some(self.system.place);
+        let facts = self.figures.facts();
+        let place = self.is_live.then_some(facts.place.as_str());
         line("view", &weir_messages::view::json(snapshot, place))
     }
 
@@ -486,7 +533,7 @@ impl Session {
     }
 
     /// Goes on over a gap without packets, in the direction of the last key.
-    fn cross_gap(&mut self, facts: &SourceFacts) {
+    fn cross_gap(&mut self, facts: &Facts) {
         let ((_, Some(at)), Some((from, to)), Some(covered)) =
             (self.ui.asks(), facts.part, facts.covered)
         else {
@@ -516,7 +563,7 @@ impl Session {
 
     /// Reads the shown time again, by another expression or key.
     fn read_again(&mut self) {
-        let end = self.shared.facts().covered.map_or(0, |(_, last)| last);
+        let end = self.figures.facts().covered.map_or(0, |(_, last)| last);
         let (_, at) = self.ui.asks();
         self.read(at.unwrap_or(end));
     }
@@ -564,7 +611,7 @@ impl Session {
     }
 
     /// Takes a snapshot if the question is another one, or figures are due; a complete past is asked once.
-    fn look_at(&mut self, area: Rect, is_due: bool, facts: &SourceFacts) {
+    fn look_at(&mut self, area: Rect, is_due: bool, facts: &Facts) {
         let ask = self.ask(area);
         let is_known = self.shown.as_ref().is_some_and(|(_, known, then)| {
             let is_same = (then.parts, then.is_over) == (facts.parts, facts.is_over);
@@ -575,7 +622,7 @@ impl Session {
         if is_known {
             return;
         }
-        match self.shared.snapshot(&ask) {
+        match self.figures.snapshot(&ask) {
             Some(snapshot) => self.shown = Some((snapshot, ask, facts.clone())),
             // While another part is read, the picture stays.
             None if facts.is_over => self.shown = None,
@@ -584,7 +631,7 @@ impl Session {
     }
 
     /// Requests the part of the past around the shown time, if it was not read.
-    fn ask_for_part(&mut self, facts: &SourceFacts) {
+    fn ask_for_part(&mut self, facts: &Facts) {
         let Some(covered) = facts.covered.filter(|_| facts.is_over) else {
             return;
         };
@@ -605,7 +652,7 @@ impl Session {
     }
 
     fn arrange(&mut self, area: Rect) {
-        let facts = self.shared.facts();
+        let facts = self.figures.facts();
         self.look_at(area, false, &facts);
         let snapshot = self.shown.as_ref().map(|(snapshot, ..)| snapshot);
         self.ui.arrange(snapshot, points(area).0);
@@ -616,13 +663,17 @@ impl Session {
         if let Some(words) = self.saver.done() {
             self.ui.say(words);
         }
-        let facts = self.shared.facts();
+        let facts = self.figures.facts();
         self.look_at(area, is_due, &facts);
+        self.note_further();
         self.cross_gap(&facts);
         self.ask_for_part(&facts);
         self.ui.set_more(self.parts.is_some() && has_more(&facts));
-        let names = self.shared.names(self.ui.addresses());
+        let names = self.figures.names(self.ui.addresses().collect());
         self.ui.set_names(names);
+        if self.control.is_none() {
+            self.about.filter.clone_from(&facts.filter);
+        }
         self.ui.set_filter(&self.about.filter);
         let snapshot = self.shown.as_ref().map(|(snapshot, ..)| snapshot);
         let about = &mut self.about;
@@ -630,17 +681,22 @@ impl Session {
             Some(snapshot) if !self.is_live => snapshot.to_ns,
             _ => i64::try_from(Timestamp::now().as_nanosecond()).unwrap_or(i64::MAX),
         };
-        about.east_s = self.system.east_s(about.now_ns);
-        about.up_s = self.is_live.then(|| self.begun.elapsed().as_secs());
+        about.east_s = self.zone.east_s(about.now_ns);
+        about.up_s = self.is_live.then_some(facts.up_s);
         about.has_sides |= facts.has_sides;
         about.losses = vec![
-            (self.system.place.to_owned(), facts.dropped),
+            (facts.place.clone(), facts.dropped),
             ("late".to_owned(), facts.late),
             ("before".to_owned(), facts.lost_before),
         ];
         about.is_loss_unknown = facts.is_loss_unknown;
         about.holds_only.clone_from(&facts.holds_only);
-        about.status = status(&facts, &self.system, self.is_live);
+        about.status = match self.figures.gone() {
+            Some(why) => Status::Gone(why),
+            None => status(&facts, self.is_live),
+        };
+        about.sources.clone_from(&facts.sources);
+        (about.link_bits_per_s, about.lacks) = (facts.link_bits_per_s, facts.lacks);
         let messages = self.messages.as_ref();
         about.message = messages.and_then(|messages| {
             let messages = messages
@@ -660,23 +716,22 @@ impl Session {
 }
 
 /// Whether packets follow after the part that was read.
-fn has_more(facts: &SourceFacts) -> bool {
+fn has_more(facts: &Facts) -> bool {
     let ends = facts.part.zip(facts.covered);
     ends.is_some_and(|((_, to), (_, last))| to < last)
 }
 
-fn status(facts: &SourceFacts, system: &System, is_live: bool) -> Status {
+fn status(facts: &Facts, is_live: bool) -> Status {
     if facts.is_over {
         return match &facts.fault {
             Some(fault) => Status::Gone(fault.clone()),
             None => Status::Ended,
         };
     }
-    let down = system.down();
-    if !down.is_empty() {
-        return Status::LinkDown(down.join(" "));
+    if !facts.down.is_empty() {
+        return Status::LinkDown(facts.down.join(" "));
     }
-    let quiet = facts.last_packet.elapsed();
+    let quiet = Duration::from_millis(facts.quiet_ms);
     match facts.windows {
         0 => Status::Starting,
         _ if facts.parts > 1 => Status::Reading,

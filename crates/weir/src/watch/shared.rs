@@ -1,68 +1,112 @@
-//! State that the run and the screen share.
+//! State that the run, the screen and viewers share.
 
+use super::figures::Figures;
 use super::past::Past;
 use std::collections::HashMap;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+use weir_engine::capture::namespaced::{bare, namespace_of};
 use weir_engine::event::Event;
+use weir_engine::name::Name;
+use weir_io::sys::device;
+use weir_io::sys::packet_socket::{ANY, Carrier};
 use weir_measure::Window;
 use weir_measure::names::Names;
+use weir_messages::captures::interface;
 use weir_messages::faults::{fault_line, holds_only_words};
+use weir_messages::viewing::{Facts, Lacks};
 use weir_packet::addresses::Addresses;
 use weir_view::{Ask, Settings, Snapshot, View};
 
-/// The view of a run, and facts about its sources. **Threads**: the run adds, the screen asks.
+/// Time for which the name of an address is kept after it was last asked for, and most such addresses.
+const NAMED: Duration = Duration::from_secs(10);
+const MOST_NAMED: usize = 1 << 13;
+
+/// The view of a run, and facts about its sources. **Threads**: the run adds, the screen and viewers ask.
 #[derive(Debug)]
 pub struct Shared {
     state: Mutex<State>,
+    /// The links, once the sources are open.
+    links: OnceLock<Links>,
 }
 
 #[derive(Debug)]
 struct State {
-    /// Addresses on the screen, with their names as far as they are known.
-    names: HashMap<IpAddr, Option<String>>,
+    /// Addresses on screens, with the time at which they were last asked for and their names as far as they are known.
+    names: HashMap<IpAddr, (Instant, Option<String>)>,
     /// All names of sources that were read to their end.
     read: Names,
     settings: Settings,
     view: View,
-    facts: SourceFacts,
+    facts: Facts,
+    /// Time of the latest window with packets, or of the begin, and of the begin.
+    last_packet: Instant,
+    begun: Instant,
 }
 
-/// Facts about the sources so far.
-#[derive(Clone, Debug)]
-pub struct SourceFacts {
-    /// Number of windows.
-    pub windows: u64,
-    /// Time of the latest window with packets, or of the begin.
-    pub last_packet: Instant,
-    /// Packets that were dropped for lack of room, and late packets.
-    pub dropped: u64,
-    pub late: u64,
-    /// Packets that were lost before the files of the sources were written, as far as these tell.
-    pub lost_before: u64,
-    /// Whether a source does not tell for some time what was lost.
-    pub is_loss_unknown: bool,
-    /// Choice of packets that a source holds, in words; `None`: all.
-    pub holds_only: Option<String>,
-    /// Whether packets are known to come in or to go out.
-    pub has_sides: bool,
-    /// Why a source ended early.
-    pub fault: Option<String>,
-    /// Whether the sources, or the part that is read, were read to their end.
-    pub is_over: bool,
-    /// Times that were read; `None`: all.
-    pub part: Option<(i64, i64)>,
-    /// Number of parts that were begun.
-    pub parts: u64,
-    /// Times of the first and the last packet of all parts, and of a record.
-    pub covered: Option<(i64, i64)>,
+/// A run as it is at its begin.
+#[derive(Debug)]
+pub struct About {
+    /// Names of the sources, and the expression that packets must match.
+    pub sources: String,
+    pub filter: String,
+    pub is_live: bool,
+    /// Networks on this side.
+    pub local: Option<Arc<Addresses>>,
+    pub lacks: Lacks,
+}
+
+/// The links of sources.
+#[derive(Debug, Default)]
+pub struct Links {
+    carriers: Vec<(String, Carrier)>,
+}
+
+/// Speed of the link in each direction, bit/s: of all interfaces together, if each of them says it.
+pub fn link_speed(sources: &[Name]) -> Option<f64> {
+    let of_interface = |name| {
+        let speed = |interface: &str| device::speed_mbit(interface);
+        let interface = interface(name)?;
+        // The speed is that in the namespace of the interface.
+        let found = match namespace_of(interface).ok()? {
+            Some((namespace, bare)) => namespace.within(|| speed(bare)).ok()?,
+            None => speed(interface),
+        };
+        Some(f64::from(found?) * 1e6)
+    };
+    sources.iter().map(of_interface).sum()
+}
+
+impl Links {
+    /// Opens them, before the process is confined.
+    pub fn open(sources: &[Name]) -> Self {
+        let of = |name: &Name| {
+            let source = interface(name)?;
+            let carrier = match namespace_of(source).ok()? {
+                Some((namespace, bare)) => namespace.within(|| Carrier::open(bare)).ok()?,
+                None => Carrier::open(bare(source)),
+            };
+            let is_one = bare(source) != ANY;
+            Some((name.to_string(), carrier.ok().filter(|_| is_one)?))
+        };
+        Self {
+            carriers: sources.iter().filter_map(of).collect(),
+        }
+    }
+
+    /// Names of sources without a carrier.
+    pub fn down(&self) -> Vec<&str> {
+        let is_down = |(_, carrier): &&(String, Carrier)| carrier.is_up() == Some(false);
+        let down = self.carriers.iter().filter(is_down);
+        down.map(|(name, _)| name.as_str()).collect()
+    }
 }
 
 impl Shared {
-    pub fn new(is_live: bool, local: Option<Arc<Addresses>>, past: &Past) -> Self {
+    pub fn new(about: About, past: &Past) -> Self {
         let settings = Settings {
-            local,
+            local: about.local.clone(),
             ..Settings::default()
         };
         Self {
@@ -71,37 +115,62 @@ impl Shared {
                 read: Names::default(),
                 view: View::new(settings.clone()),
                 settings,
-                facts: SourceFacts {
-                    windows: 0,
-                    last_packet: Instant::now(),
-                    dropped: 0,
-                    late: 0,
-                    lost_before: 0,
-                    is_loss_unknown: false,
-                    holds_only: None,
-                    has_sides: is_live,
-                    fault: None,
-                    is_over: false,
+                last_packet: Instant::now(),
+                begun: Instant::now(),
+                facts: Facts {
+                    sources: about.sources,
+                    filter: about.filter,
+                    is_live: about.is_live,
+                    lacks: about.lacks,
+                    has_sides: about.is_live || about.local.is_some(),
                     part: past.first,
                     parts: 1,
                     covered: past.covered,
+                    ..Facts::default()
                 },
             }),
+            links: OnceLock::new(),
         }
+    }
+
+    /// Notes that the sources are open: their links, the part of the system that drops packets for lack of room, and the speed of the link
+    /// in each direction, bit/s.
+    pub fn open(&self, links: Links, place: &str, link_bits_per_s: Option<f64>) {
+        let _ = self.links.set(links);
+        let mut state = self.state();
+        place.clone_into(&mut state.facts.place);
+        state.facts.link_bits_per_s = link_bits_per_s;
+        (state.begun, state.last_packet) = (Instant::now(), Instant::now());
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Takes an event of a run, and its window. With several sources that are read apart, each has a window for the same time: windows of
+    /// `further` sources add to the window of the first.
+    pub fn hear(&self, event: &Event<'_>, further: bool) {
+        self.note(event);
+        if let Event::Window(window) = event {
+            self.add(&Window {
+                revision: window.revision.max(further.into()),
+                ..*window
+            });
+        }
+    }
+
     /// Takes a window.
     pub fn add(&self, window: &Window<'_>) {
         let mut state = self.state();
         let State {
-            view, facts, names, ..
+            view,
+            facts,
+            names,
+            last_packet,
+            ..
         } = &mut *state;
         if let Some(known) = window.names {
-            for (address, name) in names {
+            for (address, (_, name)) in names {
                 *name = known.of(*address).map(str::to_owned);
             }
         }
@@ -117,7 +186,7 @@ impl Shared {
         facts.late += arrivals.late;
         facts.has_sides |= arrivals.rx.packets + arrivals.tx.packets > 0;
         if arrivals.received > 0 {
-            facts.last_packet = Instant::now();
+            *last_packet = Instant::now();
             let (first, last) = window.covered.unwrap_or(span);
             let before = facts.covered.unwrap_or((first, last));
             facts.covered = Some((before.0.min(first), before.1.max(last)));
@@ -135,6 +204,9 @@ impl Shared {
             let part = closed.layout.and_then(holds_only_words);
             facts.holds_only = facts.holds_only.take().or(part);
         }
+        if let Event::FilterReplaced { expression, .. } = event {
+            (*expression).clone_into(&mut self.state().facts.filter);
+        }
         self.state().facts.fault = Some(match event {
             Event::Fault { name, fault } => fault_line(name, fault),
             Event::LiveFault { name, fault } => format!("{name}: {}", fault.what),
@@ -142,13 +214,14 @@ impl Shared {
         });
     }
 
-    /// Begins to read these times, and forgets earlier parts.
-    pub fn begin(&self, times: (i64, i64)) {
+    /// Begins to read these times with packets that match an expression, and forgets earlier parts.
+    pub fn begin(&self, times: (i64, i64), filter: &str) {
         let mut state = self.state();
         state.view = View::new(state.settings.clone());
         let facts = &mut state.facts;
         (facts.is_over, facts.fault, facts.part) = (false, None, Some(times));
         facts.parts += 1;
+        filter.clone_into(&mut facts.filter);
         (facts.dropped, facts.late, facts.lost_before) = (0, 0, 0);
         facts.is_loss_unknown = false;
     }
@@ -160,32 +233,49 @@ impl Shared {
         state.facts.is_over = true;
         state.facts.fault = fault.or(state.facts.fault.take());
     }
+}
 
-    /// Returns the known names of addresses. From the next window on, they are the names of `addresses`.
-    pub fn names(&self, addresses: impl Iterator<Item = IpAddr>) -> HashMap<IpAddr, String> {
-        let state = &mut *self.state();
-        let (names, read) = (&mut state.names, &state.read);
-        let mut before = std::mem::take(names);
-        *names = addresses
-            .map(|address| {
-                let of_end = || read.of(address).map(str::to_owned);
-                let name = before.remove(&address).flatten().or_else(of_end);
-                (address, name)
-            })
-            .collect();
-        let known = names.iter();
-        known
-            .filter_map(|(address, name)| Some((*address, name.clone()?)))
-            .collect()
+impl Figures for Shared {
+    fn facts(&self) -> Facts {
+        // No system call is made while the run may wait.
+        let down = self.links.get().into_iter().flat_map(Links::down);
+        let down = down.map(str::to_owned).collect();
+        let state = self.state();
+        let ms = |since: Instant| u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX);
+        Facts {
+            down,
+            up_s: state.begun.elapsed().as_secs(),
+            quiet_ms: ms(state.last_packet),
+            ..state.facts.clone()
+        }
     }
 
-    /// Facts so far.
-    pub fn facts(&self) -> SourceFacts {
-        self.state().facts.clone()
-    }
-
-    /// Answers a question to the view.
-    pub fn snapshot(&self, ask: &Ask) -> Option<Snapshot> {
+    fn snapshot(&self, ask: &Ask) -> Option<Snapshot> {
         self.state().view.snapshot(ask)
+    }
+
+    /// The next window has names of later packets.
+    fn names(&self, addresses: Vec<IpAddr>) -> HashMap<IpAddr, String> {
+        let state = &mut *self.state();
+        let (names, read, now) = (&mut state.names, &state.read, Instant::now());
+        names.retain(|_, (asked, _)| asked.elapsed() < NAMED);
+        let mut known = HashMap::new();
+        for address in addresses {
+            let of_end = || read.of(address).map(str::to_owned);
+            let name = match names.get_mut(&address) {
+                Some((asked, name)) => {
+                    *asked = now;
+                    name.clone()
+                }
+                None => {
+                    if names.len() < MOST_NAMED {
+                        names.insert(address, (now, of_end()));
+                    }
+                    None
+                }
+            };
+            known.extend(name.or_else(of_end).map(|name| (address, name)));
+        }
+        known
     }
 }

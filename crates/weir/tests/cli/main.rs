@@ -66,6 +66,7 @@ mod taken_up;
 mod terminal;
 mod times;
 mod view;
+mod viewers;
 mod walls;
 mod watch;
 mod wrong_lines;

@@ -51,6 +51,22 @@ impl Times {
         let count = i64::try_from(self.count).ok().filter(|count| *count > 0)?;
         Some(self.sum_ns / count)
     }
+
+    /// Number of classes.
+    pub const CLASSES: usize = STEPS * OCTAVES;
+
+    /// Numbers of times by class, the shortest times first; classes without times are left out.
+    pub fn classes(&self) -> impl Iterator<Item = (usize, u32)> {
+        let all = self.classes.iter().copied().enumerate();
+        all.filter(|(_, count)| *count > 0)
+    }
+
+    /// Sets the number of times of a class; a class that there is not is left out.
+    pub fn set_class(&mut self, class: usize, count: u32) {
+        if let Some(known) = self.classes.get_mut(class) {
+            *known = count;
+        }
+    }
 }
 
 impl Default for Times {
