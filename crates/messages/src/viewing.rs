@@ -218,16 +218,31 @@ fn addresses(value: &Value) -> Result<Vec<IpAddr>, String> {
     all.iter().map(one).collect()
 }
 
+/// Returns the value of a snapshot in an answer, which several answers may share.
+pub fn snapshot_json(snapshot: Option<&Snapshot>) -> Value {
+    let text = |snapshot: &Snapshot| hexadecimal(&snapshot.to_bytes());
+    snapshot.map(text).into()
+}
+
+/// Returns the value of an answer with the [value of a snapshot](snapshot_json).
+pub fn answer_json(facts: &Facts, snapshot: Value, names: &HashMap<IpAddr, String>) -> Value {
+    let names = names.iter();
+    let names = names.map(|(address, name)| (address.to_string(), name.as_str().into()));
+    json!({
+        "facts": facts.to_json(),
+        "snapshot": snapshot,
+        "names": Value::Object(names.collect()),
+    })
+}
+
 impl Answer {
     /// Returns the value of the answer.
     pub fn to_json(&self) -> Value {
-        let names = self.names.iter();
-        let names = names.map(|(address, name)| (address.to_string(), name.as_str().into()));
-        json!({
-            "facts": self.facts.to_json(),
-            "snapshot": self.snapshot.as_ref().map(|snapshot| hexadecimal(&snapshot.to_bytes())),
-            "names": Value::Object(names.collect()),
-        })
+        answer_json(
+            &self.facts,
+            snapshot_json(self.snapshot.as_ref()),
+            &self.names,
+        )
     }
 
     /// Reads the value of an answer. **Errors**: it is none, or of another version of weir.

@@ -108,6 +108,7 @@ fn run_over(
         .check(arguments.sources.iter().map(Name::text))?;
     let mut options = options(arguments, watch.is_some())?;
     let view = arguments.viewers.view.as_ref();
+    let hides_names = view.is_some() && !options.reads_names();
     options.reads_names = watch.is_some() || view.is_some();
     if arguments.sketch.is_some() && options.by.is_distinct() {
         return Err(no_sketch(options.by).into());
@@ -238,6 +239,7 @@ fn run_over(
         lost_findings: 0,
         watch,
         shared,
+        hides_names,
         screen: None,
         serving: None,
         view: (watch.is_none() && arguments.looks_for_findings()).then(|| {
@@ -488,6 +490,8 @@ struct Command<'a> {
     watch: Option<&'a Watch>,
     /// The view of the screen and of viewers.
     shared: Option<Arc<Shared>>,
+    /// Whether names are read for viewers alone.
+    hides_names: bool,
     /// The screen while it is drawn.
     screen: Option<Running>,
     /// The socket of viewers.
@@ -610,15 +614,26 @@ impl Command<'_> {
                 self.show_window(&window);
                 self.output = match self.has_lines {
                     true => self.line(&window, stop),
-                    // The windows are for viewers.
-                    false if self.arguments.window.is_none() => Ok(()),
-                    false => self.window(window, stop),
+                    // These windows are for viewers; the sum before a change is part of the answer.
+                    false if self.arguments.window.is_none() && window.span.is_some() => Ok(()),
+                    false => self.window(self.of_answer(window), stop),
                 };
                 if self.output.is_err() {
                     stop.store(true, Ordering::Relaxed);
                 }
             }
             event => self.show.event(event),
+        }
+    }
+
+    /// A window as the answer has it: without names that were read for viewers alone.
+    fn of_answer<'b>(&self, window: Window<'b>) -> Window<'b> {
+        match self.hides_names {
+            true => Window {
+                names: None,
+                ..window
+            },
+            false => window,
         }
     }
 
@@ -769,7 +784,7 @@ impl Command<'_> {
         );
         self.end_findings();
         let have_run = outputs::end_programs(programs) & outputs::end_programs(self.hook.as_ref());
-        let total = total(finished, self.unprinted);
+        let total = self.of_answer(total(finished, self.unprinted));
         let is_unread = self.show.is_unread();
         let has_answer = self.watch.is_none() && (self.arguments.format.is_json() || !is_unread);
         if self.output.is_ok() && has_answer {

@@ -36,7 +36,7 @@ pub struct WatchArgs {
     #[arg(value_name = "SOURCE")]
     pub sources: Vec<Name>,
 
-    /// Show the figures of a run that goes on, from its view socket PATH.
+    /// Show the figures of the run at socket PATH.
     ///
     /// It was begun with --view PATH. A viewer needs no rights to capture, and changes nothing.
     #[arg(help_heading = INPUT, long, value_name = "PATH", conflicts_with_all = ["sources", "filter", "at", "key",

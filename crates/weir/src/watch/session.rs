@@ -692,7 +692,13 @@ impl Session {
         about.is_loss_unknown = facts.is_loss_unknown;
         about.holds_only.clone_from(&facts.holds_only);
         about.status = match self.figures.gone() {
-            Some(why) => Status::Gone(why),
+            Some(why) => {
+                // An earlier answer to a key does not hide the end.
+                if !about.status.is_over() {
+                    self.ui.say(format!("gone: {why}"));
+                }
+                Status::Gone(why)
+            }
             None => status(&facts, self.is_live),
         };
         about.sources.clone_from(&facts.sources);
