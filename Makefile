@@ -45,7 +45,7 @@ bench: ## Compare weir with its peers here, or NAME=sketch alone; needs 9 GB in 
 	cargo build --release --locked --manifest-path bench/Cargo.toml --target-dir "$$target" && \
 	for name in $(NAME); do "$$target/release/weir-bench" $$name || exit; done
 
-check-deep: ## Beyond CI: miri, loom, and MINUTES of fuzzing for each target
+check-deep: ## Beyond CI: miri, loom, comparisons, and MINUTES of fuzzing for each target
 	@scripts/check-deep
 
 install: ## Install the weir command, manual pages, completions (PREFIX, or cargo's own place)

@@ -18,7 +18,7 @@ use weir_packet::LinkType;
 use weir_testkit::Scratch;
 
 /// Number of seeds that are played, unless the environment says another.
-const SEEDS: u64 = 10_000;
+const SEEDS: u64 = 5_000;
 
 /// Tells what a failing case was.
 struct OnFailure<'a>(&'a Case);

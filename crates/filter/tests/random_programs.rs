@@ -21,10 +21,10 @@ fn run(seed: u64, cases: u32) {
 
 #[test]
 fn three_engines_agree_first_half() {
-    run(0x9e37_79b9_7f4a_7c15, 10_000);
+    run(0x9e37_79b9_7f4a_7c15, 4_000);
 }
 
 #[test]
 fn three_engines_agree_second_half() {
-    run(0xd1b5_4a32_d192_ed03, 10_000);
+    run(0xd1b5_4a32_d192_ed03, 4_000);
 }

@@ -10,7 +10,7 @@ use weir_testkit::Random;
 fn packets_get_the_verdict_of_a_linear_scan_over_the_text() {
     let mut random = Random(11);
     let mut all = Seen::default();
-    for _ in 0..1000 {
+    for _ in 0..300 {
         let length = random.below(6000);
         let seen = linear::judge(&random.bytes(length));
         all.lists += seen.lists;
@@ -25,8 +25,8 @@ fn packets_get_the_verdict_of_a_linear_scan_over_the_text() {
     // Enough of everything came up.
     println!("{all:?}");
     assert!(
-        all.lists > 500 && all.by_rule > 10_000 && all.absent > 500 && all.unreachable > 500,
+        all.lists > 150 && all.by_rule > 3_000 && all.absent > 150 && all.unreachable > 150,
         "{all:?}"
     );
-    assert!(all.by_rest.iter().all(|&packets| packets > 100), "{all:?}");
+    assert!(all.by_rest.iter().all(|&packets| packets > 30), "{all:?}");
 }

@@ -684,7 +684,7 @@ fn texts_without_a_chain_for_forwarded_packets_are_refused() {
 #[test]
 fn texts_of_any_structure_are_translated_or_refused() {
     let (mut random, mut all) = (Random(3), nft::Seen::default());
-    for _ in 0..10_000 {
+    for _ in 0..4_000 {
         let length = random.below(400);
         let seen = nft::judge(&random.bytes(length));
         all.translated += seen.translated;
@@ -696,10 +696,10 @@ fn texts_of_any_structure_are_translated_or_refused() {
     }
     println!("{all:?}");
     assert!(
-        all.translated > 4000 && all.rules > 10_000 && all.refused > 4000,
+        all.translated > 1600 && all.rules > 4_000 && all.refused > 1600,
         "{all:?}"
     );
-    assert!(all.passed > 1000 && all.denied > 1000, "{all:?}");
+    assert!(all.passed > 400 && all.denied > 400, "{all:?}");
 }
 
 /// Cases that the fuzz target begins with, chosen so that they come to many forms of rules.

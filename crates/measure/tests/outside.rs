@@ -250,7 +250,7 @@ fn no_key_outside_a_list_is_larger_than_said() {
         Sketch::ReversibleSets,
     ];
     let mut larger = 0;
-    for seed in 0..30 {
+    for seed in 0..15 {
         for sketch in sketches {
             for by in [Weigh::Packets, Weigh::Bytes] {
                 let memory = if seed % 5 == 0 {
@@ -296,7 +296,7 @@ fn no_key_outside_a_list_is_larger_than_said() {
         }
     }
     assert!(
-        larger > 250,
+        larger > 120,
         "lists that may lack a larger key were judged: {larger}"
     );
 }

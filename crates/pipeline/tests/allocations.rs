@@ -142,7 +142,7 @@ fn measuring() {
         (0..count).for_each(|i| file.packet(&flow(i)));
         file.bytes
     };
-    let (few, many) = (pcap(50_000), pcap(600_000));
+    let (few, many) = (pcap(50_000), pcap(200_000));
     let windows = (many.len() as u64).div_ceil(WINDOW);
     let (few, many) = (Scratch::new("few", &few), Scratch::new("many", &many));
     for (design, workers) in [
@@ -193,7 +193,7 @@ fn threads() -> usize {
 
 fn reading() {
     // 60-byte packets are walked by one cursor, 1000-byte packets by several.
-    for (data, few, many) in [(60, 50_000, 600_000), (1000, 8_000, 80_000)] {
+    for (data, few, many) in [(60, 50_000, 200_000), (1000, 8_000, 32_000)] {
         let pcap = |count| {
             let mut file = Pcap::new(1, 65_535);
             (0..count).for_each(|i| file.packet(&vec![i as u8; data]));

@@ -415,15 +415,18 @@ fn crews() -> Vec<(Design, Distribute, usize)> {
 
 #[test]
 fn every_design_gives_the_serial_answer() {
-    let packets = traffic(16_000, 0);
+    let packets = traffic(6_000, 0);
     let scratch = Scratch::new("designs.pcap", &file(&packets));
-    for (design, distribute, workers) in crews() {
+    for (at, (design, distribute, workers)) in crews().into_iter().enumerate() {
         let case = Case {
             design,
             distribute,
             workers,
             ..PLAIN
         };
+        // Keys are recovered from these, which takes longer than all else: in each design, and not with each distribution.
+        let recovers = |sketch| matches!(sketch, Sketch::Reversible | Sketch::ReversibleSets);
+        let is_tried = |sketch| !recovers(sketch) || at % 4 == 1;
         for sketch in [
             Sketch::Exact,
             Sketch::Heavy,
@@ -432,7 +435,10 @@ fn every_design_gives_the_serial_answer() {
             Sketch::Simple,
             Sketch::Majority,
             Sketch::ReversibleSets,
-        ] {
+        ]
+        .into_iter()
+        .filter(|sketch| is_tried(*sketch))
+        {
             check(Case { sketch, ..case }, &packets, [plain(&scratch)]);
         }
         for sketch in [
@@ -441,7 +447,10 @@ fn every_design_gives_the_serial_answer() {
             Sketch::Cms { conservative: true },
             Sketch::Simple,
             Sketch::ReversibleSets,
-        ] {
+        ]
+        .into_iter()
+        .filter(|sketch| is_tried(*sketch))
+        {
             check(
                 Case {
                     sketch,
@@ -452,7 +461,10 @@ fn every_design_gives_the_serial_answer() {
                 [plain(&scratch)],
             );
         }
-        for shared in [false, true] {
+        for shared in [false, true]
+            .into_iter()
+            .filter(|_| is_tried(Sketch::Reversible))
+        {
             let sources = Case {
                 sketch: Sketch::Reversible,
                 kind: KeyKind::SRC,
@@ -466,7 +478,7 @@ fn every_design_gives_the_serial_answer() {
 
 #[test]
 fn every_key_weight_batch_and_way_gives_the_serial_answer() {
-    let packets = traffic(16_000, 0);
+    let packets = traffic(6_000, 0);
     let bytes = file(&packets);
     let scratch = Scratch::new("keys.pcap", &bytes);
     let bytes = Arc::new(bytes);
@@ -532,7 +544,7 @@ fn every_key_weight_batch_and_way_gives_the_serial_answer() {
 fn windows_close_in_order_and_late_packets_are_a_further_result_of_theirs() {
     // Packets step back by up to 700 ms: more than the wait for late packets in the second case, and more than a window in the
     // third.
-    let packets = traffic(8_000, 700_000_000);
+    let packets = traffic(4_000, 700_000_000);
     let bytes = file(&packets);
     let scratch = Scratch::new("windows.pcap", &bytes);
     let bytes = Arc::new(bytes);
@@ -634,8 +646,8 @@ fn a_run_that_is_stopped_leaves_the_packets_that_no_worker_has() {
 
 #[test]
 fn several_sources_are_one_stream() {
-    let packets = traffic(16_000, 0);
-    let (first, second) = packets.split_at(6_345);
+    let packets = traffic(6_000, 0);
+    let (first, second) = packets.split_at(2_345);
     let files = [first, second].map(file);
     let scratches = [
         Scratch::new("one.pcap", &files[0]),
@@ -665,7 +677,7 @@ fn several_sources_are_one_stream() {
 
 #[test]
 fn a_full_exact_table_says_what_is_not_in_it() {
-    let packets = traffic(16_000, 0);
+    let packets = traffic(6_000, 0);
     let scratch = Scratch::new("full.pcap", &file(&packets));
     let mut settings = PLAIN.settings();
     let config = Arc::get_mut(&mut settings.config).expect("nobody else has it");
@@ -701,9 +713,9 @@ fn a_full_exact_table_says_what_is_not_in_it() {
 
 #[test]
 fn a_fault_keeps_what_was_before_it() {
-    let packets = traffic(16_000, 0);
+    let packets = traffic(6_000, 0);
     let mut bytes = file(&packets);
-    bytes.truncate(16 * 24 + 76 * 14_000);
+    bytes.truncate(16 * 24 + 76 * 5_000);
     let whole = (bytes.len() - 24) / 76;
     let scratch = Scratch::new("cut.pcap", &bytes);
     for (design, distribute, workers) in crews() {

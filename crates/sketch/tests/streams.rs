@@ -37,7 +37,7 @@ fn shapes_of_streams_in_little_memory() {
         for (name, keys) in shapes(seed, 3000) {
             println!("{name}, seed {seed}");
             through(2000, seed, |number| number, &sized(seed, &keys));
-            through(8000, seed, u64::from, &sized_plain(seed, &keys));
+            through(8000, seed, |number| number, &sized_plain(seed, &keys));
         }
     }
 }
@@ -61,9 +61,7 @@ fn keys_of_every_width() {
     }
     let packets = sized(3, &zipf(3, 3000, 1500, 1.0));
     through(9000, 3, wide::<13>, &packets);
-    through(9000, 3, wide::<16>, &packets);
     through(9000, 3, wide::<17>, &packets);
-    through(9000, 3, wide::<40>, &packets);
     through(9000, 3, wide::<100>, &packets);
     through(9000, 3, |number| u16::try_from(number).unwrap(), &packets);
 }

@@ -47,7 +47,7 @@ fn damaged_records_yield_only_what_was_recorded() {
     for case in seeds(include_str!("../../../fuzz/seeds/segment")) {
         segment::segment(&case, Scratch::new().path());
     }
-    for seed in 0..cases(300) {
+    for seed in 0..cases(120) {
         segment::segment(&damaged(&mut Random(seed)), Scratch::new().path());
     }
 }
@@ -107,7 +107,7 @@ fn rings_hold_what_their_twins_say() {
     for case in seeds(include_str!("../../../fuzz/seeds/history")) {
         history::history(&case, &filters);
     }
-    for seed in 0..cases(100) {
+    for seed in 0..cases(40) {
         let mut random = Random(seed);
         let len = random.below(400);
         history::history(&random.bytes(len), &filters);

@@ -637,7 +637,7 @@ fn acknowledged_packets_survive_every_power_cut_on_ext4() {
         "acknowledged_packets_survive_every_power_cut_on_ext4",
         Filesystem::Ext4,
         How::default(),
-        [50, 25],
+        [24, 12],
     );
 }
 
@@ -647,7 +647,7 @@ fn acknowledged_packets_survive_every_power_cut_on_xfs() {
         "acknowledged_packets_survive_every_power_cut_on_xfs",
         Filesystem::Xfs,
         How::default(),
-        [50, 25],
+        [24, 12],
     );
 }
 
@@ -658,8 +658,8 @@ fn packets_survive_every_power_cut_while_segments_are_compressed() {
         compress: Some(1),
         ..How::default()
     };
-    nothing_is_lost(test, Filesystem::Ext4, how, [50, 25]);
-    nothing_is_lost(test, Filesystem::Xfs, how, [50, 25]);
+    nothing_is_lost(test, Filesystem::Ext4, how, [24, 12]);
+    nothing_is_lost(test, Filesystem::Xfs, how, [24, 12]);
 }
 
 #[test]
@@ -670,7 +670,7 @@ fn acknowledged_packets_survive_power_cuts_through_the_page_cache() {
         compress: None,
     };
     for filesystem in [Filesystem::Ext4, Filesystem::Xfs] {
-        nothing_is_lost(test, filesystem, how, [20, 10]);
+        nothing_is_lost(test, filesystem, how, [12, 6]);
     }
 }
 

@@ -113,10 +113,10 @@ fn every_sketch_answers_every_task_or_refuses_it_by_name() {
     let temp = Temp::new();
     let profile = Profile {
         seed: 11,
-        packets: 8000,
-        flows: 2000,
+        packets: 2500,
+        flows: 1200,
         zipf: 1.0,
-        rate_pps: 40_000,
+        rate_pps: 12_500,
         ..Profile::default()
     };
     let (file, _, _) = generated(&temp, "g.pcap", &profile);

@@ -236,7 +236,8 @@ fn planted_scans_are_found_within_two_windows() {
 #[test]
 fn numbers_are_those_of_sets_however_the_work_is_done() {
     let temp = Temp::new();
-    let (frames, _) = planted(&plan());
+    // Every third: the work is the same, and the test takes a third of the time.
+    let frames: Vec<_> = planted(&plan()).0.into_iter().step_by(3).collect();
     let file = saved(&temp, "all.pcap", &frames);
     let halves = [0, 1].map(|half| {
         let mine = frames.iter().skip(half).step_by(2);

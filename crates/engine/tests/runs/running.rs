@@ -1,7 +1,5 @@
 //! Runs over made packets, shared by the tests.
 
-#![allow(dead_code, reason = "each test file uses its part")]
-
 use std::cell::Cell;
 use std::io;
 use std::process::Command;

@@ -1,8 +1,6 @@
 //! A firewall between two interfaces, driven by a program and not by the command. What arrives behind it is told by the numbers in the packets.
 
-mod running;
-
-use running::{Collect, Got, LONG, end};
+use crate::running::{Collect, Got, LONG, end};
 use std::io::{self, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;

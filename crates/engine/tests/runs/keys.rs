@@ -1,8 +1,6 @@
 //! Replacement of a measurement's keys during the run, against counts of the made packets.
 
-mod running;
-
-use running::{Collect, Feed, LONG, captures, end, files, gate, setup, wait_for};
+use crate::running::{Collect, Feed, LONG, captures, end, files, gate, setup, wait_for};
 use std::collections::BTreeMap;
 use std::process::Command;
 use std::sync::{Arc, Mutex};
@@ -319,7 +317,7 @@ fn keys_whose_tables_cannot_be_had_change_nothing() {
     const LIMITED: &str = "WEIR_TEST_MEMORY_IS_LIMITED";
     if std::env::var_os(LIMITED).is_none() {
         let done = Command::new("sh")
-            .args(["-c", "ulimit -v 1500000 && exec \"$0\" --exact keys_whose_tables_cannot_be_had_change_nothing"])
+            .args(["-c", "ulimit -v 1500000 && exec \"$0\" --exact keys::keys_whose_tables_cannot_be_had_change_nothing"])
             .arg(std::env::current_exe().unwrap())
             .env(LIMITED, "1")
             .output()

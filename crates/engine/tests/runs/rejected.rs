@@ -1,8 +1,6 @@
 //! Outputs of packets that do not match: against tcpdump's `not (EXPR)`, and against the ledger.
 
-mod running;
-
-use running::{
+use crate::running::{
     Collect, Got, LONG, PACKETS, Packet, end, files, frame, pcap, setup, tcpdump, tcpdump_rejects,
 };
 use std::sync::Arc;

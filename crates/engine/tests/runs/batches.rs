@@ -1,8 +1,6 @@
 //! Contents of batches: descriptors of all packets, and the verdicts on them, against tcpdump, tshark and made packets.
 
-mod running;
-
-use running::{
+use crate::running::{
     Found, LONG, PACKETS, Packet, checked, end, files, frame, pcap, pulled, setup, tcpdump,
     tcpdump_rejects,
 };

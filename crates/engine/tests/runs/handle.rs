@@ -1,8 +1,8 @@
 //! Runs in threads of their own: batches, events and changes of a front end, against the made packets.
 
-mod running;
-
-use running::{Collect, LONG, PACKETS, WAITS, captures, end, files, frame, pcap, pulled, setup};
+use crate::running::{
+    Collect, LONG, PACKETS, WAITS, captures, end, files, frame, pcap, pulled, setup,
+};
 use std::fs::File;
 use std::io::Write;
 use std::process::{Command, Stdio};

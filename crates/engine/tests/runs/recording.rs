@@ -1,8 +1,6 @@
 //! The sink of a recording in runs that hand on packet by packet: readers of the ring against the packets fed so far.
 
-mod running;
-
-use running::{captures, end, files, frame, pcap, setup};
+use crate::running::{captures, end, files, frame, pcap, setup};
 use std::fs::File;
 use std::io::Write;
 use std::process::Command;

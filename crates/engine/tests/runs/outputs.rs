@@ -1,8 +1,6 @@
 //! Replacement of outputs during a run, against the packets that tcpdump reads from the source.
 
-mod running;
-
-use running::{
+use crate::running::{
     Collect, Got, LONG, PACKETS, Packet, captures, end, files, frame, gate, pcap, setup, wait_for,
 };
 use std::fs::File;
@@ -90,7 +88,7 @@ const RECORD: usize = 316;
 fn tcpdump(files: &[&str], expression: &str) -> Vec<Packet> {
     files
         .iter()
-        .flat_map(|file| running::tcpdump(file, expression).expect("it is a capture file"))
+        .flat_map(|file| crate::running::tcpdump(file, expression).expect("it is a capture file"))
         .collect()
 }
 

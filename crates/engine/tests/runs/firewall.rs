@@ -1,8 +1,6 @@
 //! A firewall behind a filter, with splits, outputs of other packets, and ends in the middle of a batch: against a naive twin.
 
-mod running;
-
-use running::{Collect, Got, LONG, captures, end, files, setup};
+use crate::running::{Collect, Got, LONG, captures, end, files, setup};
 use std::sync::Arc;
 use weir_engine::control::ChangeError;
 use weir_engine::firewall::changes::NewRules;

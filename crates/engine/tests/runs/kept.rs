@@ -1,8 +1,6 @@
 //! Batches that a sink keeps: their memory goes back in any order and from any thread, and no packet is lost.
 
-mod running;
-
-use running::{Found, LONG, PACKETS, checked, end, files, frame, pcap, setup};
+use crate::running::{Found, LONG, PACKETS, checked, end, files, frame, pcap, setup};
 use std::fs::File;
 use std::io::{self, Write};
 use std::process::Command;
