@@ -403,7 +403,7 @@ impl LeftOut {
 pub fn total(finished: &Finished, left_out: LeftOut) -> Window<'_> {
     Window {
         span: None,
-        covered: None,
+        covered: finished.covered,
         revision: 0,
         left_out: finished.left_out + left_out.all,
         arrivals: finished.arrivals,

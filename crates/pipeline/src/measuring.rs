@@ -307,6 +307,8 @@ impl core::fmt::Debug for Run {
 pub struct Finished {
     /// Sum of all arrivals.
     pub arrivals: Arrivals,
+    /// Begin and end of a capture whose keys were not changed, ns since 1970; `None` otherwise.
+    pub covered: Option<(i64, i64)>,
     /// Counters over all packets that passed the filter since the last change of keys; `None` if no packet passed.
     pub state: Option<State>,
     /// Number of packets counted before that change, and given out with it.
@@ -496,6 +498,7 @@ impl Run {
             let clock = Clock::live(self.settings.config.windowing, Arc::default(), now);
             self.clock = clock.held_back(reader.holds_back());
             self.team.merger.covered.0 = self.clock.begun();
+            self.team.merger.captured_from = self.clock.begun();
             self.team.merger.fill(now.wall_ns);
         }
         Reading {
@@ -664,6 +667,7 @@ impl Run {
         let merger = std::mem::replace(&mut self.team.merger, none);
         let Total {
             arrivals,
+            covered,
             state,
             counted_before,
             further,
@@ -686,6 +690,7 @@ impl Run {
         let (processed, design, workers) = (*processed, *design, *workers);
         Ok(Finished {
             arrivals,
+            covered,
             state,
             counted_before,
             further,

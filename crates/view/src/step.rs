@@ -27,7 +27,7 @@ pub struct Totals {
     pub keyless: Keyless,
     /// Undelivered windows before the windows of the step. Their packets are in no step.
     pub left_out: u64,
-    /// Length of the time that the windows of the step cover, ns.
+    /// Length of the time that the windows of the step cover, and the silent time between them, ns; at least a tenth of each window.
     pub covered_ns: u64,
 }
 
@@ -46,7 +46,10 @@ impl Totals {
             left_out: window.left_out,
             // A further result covers no time that the first result does not.
             covered_ns: match window.revision {
-                0 => length(window.covered.or(window.span)),
+                0 => match length(window.covered.or(window.span)) {
+                    0 => 0,
+                    part => part.max(length(window.span) / 10),
+                },
                 _ => 0,
             },
         }
@@ -319,6 +322,15 @@ impl Step {
             span: window.span.unwrap_or_default(),
             totals,
             tables: tables.collect(),
+        }
+    }
+
+    /// Adds a time without a packet.
+    pub(crate) fn cover(&mut self, ns: i64) {
+        let ns = ns.max(0).unsigned_abs();
+        let tables = self.tables.iter_mut().map(|table| &mut table.covered_ns);
+        for covered in tables.chain([&mut self.totals.covered_ns]) {
+            *covered = covered.saturating_add(ns);
         }
     }
 

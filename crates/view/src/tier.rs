@@ -84,16 +84,25 @@ impl Tier {
         span.steps() * (packed::most(kinds, rows) + size_of::<(Place, Packed)>()) + open
     }
 
-    /// Adds a window that begins in `era`, the number of times that the clock went back before it.
-    pub fn add(&mut self, era: u64, window: &Step) {
-        let place = (era, window.span.0.div_euclid(self.span.ns()));
+    /// Adds a window that begins in `era`, the number of times that the clock went back before it. No packet came from `silent_ns` until
+    /// its begin, if that is known.
+    pub fn add(&mut self, era: u64, window: &Step, silent_ns: Option<i64>) {
+        let begin = window.span.0;
+        let silent_ns = silent_ns.unwrap_or(begin);
+        let place = (era, begin.div_euclid(self.span.ns()));
         if self.open.as_ref().is_none_or(|(open, _)| *open != place) {
+            if let Some(((_, number), step)) = &mut self.open {
+                let end = number.saturating_add(1).saturating_mul(self.span.ns());
+                step.cover(end.min(begin).saturating_sub(silent_ns));
+            }
             self.close();
             self.open = Some((place, self.taken(place, window.span)));
         }
         let (rows, kinds) = self.limits;
         if let Some((_, step)) = &mut self.open {
             step.add(window, (rows * OPEN_ROWS, kinds));
+            let from = place.1.saturating_mul(self.span.ns()).max(silent_ns);
+            step.cover(begin.saturating_sub(from));
         }
     }
 

@@ -45,6 +45,8 @@ pub struct View {
     /// Number of times that the clock went back, and the begins of the first and the last window since.
     era: u64,
     begins: Option<(i64, i64)>,
+    /// Latest end of a window since.
+    end_ns: Option<i64>,
     /// Windows so far.
     windows: u64,
     /// Packets of windows without a time.
@@ -65,6 +67,7 @@ impl View {
             kinds: Vec::new(),
             era: 0,
             begins: None,
+            end_ns: None,
             windows: 0,
             untimed: Counts::default(),
             health: None,
@@ -86,7 +89,15 @@ impl View {
         }
         self.findings.add(window);
         self.note_kinds(window);
+        let era = self.era;
         self.note_time(span.0);
+        // Windows without packets are not made of files. Those that were left out had packets.
+        let follows = self.era == era && window.revision == 0 && window.left_out == 0;
+        let silent_ns = self.end_ns.filter(|end| follows && *end <= span.0);
+        self.end_ns = match self.end_ns.filter(|_| self.era == era) {
+            Some(end) => Some(end.max(span.1)),
+            None => Some(span.1),
+        };
         let kinds: Vec<_> = self.kinds.iter().map(|(kind, _)| *kind).collect();
         let step = Step::of(window, self.settings.rows, &kinds);
         for ((_, sightings), table) in self.kinds.iter_mut().zip(&step.tables) {
@@ -95,7 +106,7 @@ impl View {
             }
         }
         for tier in &mut self.tiers {
-            tier.add(self.era, &step);
+            tier.add(self.era, &step, silent_ns);
         }
         if let Some(report) = window.health {
             // Front ends ask for names apart.

@@ -286,6 +286,7 @@ impl<'r> Capture<'r> {
             Arc::clone(&room),
         );
         run.team.merger.covered.0 = Some(now.wall_ns);
+        run.team.merger.captured_from = Some(now.wall_ns);
         run.team.merger.fill(now.wall_ns);
         let paces = Arc::<Paces>::default();
         let counters: Vec<Arc<LiveCounters>> = (0..sources).map(|_| Arc::default()).collect();

@@ -76,6 +76,8 @@ pub(super) struct Merger {
     omitted: (u64, u64),
     /// Begin and end of the time that the sources cover, ns, as far as known.
     pub covered: (Option<i64>, Option<i64>),
+    /// Begin of a capture, ns; `None`: packets come from elsewhere.
+    pub captured_from: Option<i64>,
     /// Number of the first window of a live source that the caller has not got. `None` while time begins again.
     next_number: Option<i64>,
     /// Whether the caller gets windows without packets as well.
@@ -107,6 +109,8 @@ struct Last {
 /// Sum of all windows.
 pub(super) struct Total {
     pub arrivals: Arrivals,
+    /// Begin and end of a capture whose keys were not changed, ns.
+    pub covered: Option<(i64, i64)>,
     /// Counters since the last change of keys.
     pub state: Option<State>,
     /// Number of packets counted before that change.
@@ -173,6 +177,7 @@ impl Merger {
             left_out: Vec::new(),
             omitted: (0, 0),
             covered: (None, None),
+            captured_from: None,
             next_number: None,
             fills: false,
         }
@@ -670,8 +675,12 @@ impl Merger {
         let (mut arrivals, state) = self.total;
         let (earlier, counted_before) = self.earlier;
         arrivals += earlier;
+        // Keys that were changed count from then on.
+        let captured = self.captured_from.filter(|_| self.generation == 0);
+        let covered = captured.zip(self.covered.1);
         Ok(Total {
             arrivals,
+            covered: covered.filter(|(from, to)| from < to),
             state,
             counted_before,
             further: self.further,
