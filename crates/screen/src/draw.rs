@@ -4,6 +4,7 @@
 //! head       sources, speed of the link, clock, losses
 //! in, out    graphs that share an axis, rates
 //! findings   one to three lines
+//! mix        the largest services, and what TCP sent again
 //! tabs       with the order and the time that is shown
 //! table      titles, and rows in columns
 //! state      what is typed, a message, or the state of the sources
@@ -16,12 +17,14 @@ use crate::scene::{Scene, Status};
 use crate::text::{begin, cells, clean, packet_rate, shortened};
 use crate::ui::{Asked, Tab, current};
 use crate::{detail, graph, help};
+use core::cmp::Reverse;
 use ratatui_core::buffer::Buffer;
 use ratatui_core::layout::Rect;
 use ratatui_core::style::Style;
 use std::borrow::Cow;
-use weir_measure::{bits_per_second, per_second};
-use weir_messages::numbers::{bit_rate, grouped};
+use weir_measure::{KeyKind, bits_per_second, per_second};
+use weir_messages::measured::name;
+use weir_messages::numbers::{bit_rate, grouped, percent};
 use weir_packet::time::{Digits, Shape, Stamp};
 use weir_view::{Finding, Kind, Point, State};
 
@@ -45,25 +48,27 @@ struct Places {
     height: u16,
     graph: u16,
     findings: u16,
+    mix: u16,
 }
 
 impl Places {
     fn of(area: Rect) -> Self {
-        let (graph, findings) = match area.height {
-            HIGH.. => (2, 3),
-            22.. => (1, 2),
-            _ => (1, 1),
+        let (graph, findings, mix) = match area.height {
+            HIGH.. => (2, 3, 1),
+            22.. => (1, 2, 1),
+            _ => (1, 1, 0),
         };
         Self {
             width: area.width,
             height: area.height,
             graph,
             findings,
+            mix,
         }
     }
 
     fn tabs(&self) -> u16 {
-        1 + 2 * self.graph + self.findings
+        1 + 2 * self.graph + self.findings + self.mix
     }
 
     fn rows(&self) -> u16 {
@@ -119,6 +124,7 @@ pub fn draw(scene: &Scene<'_>, area: Rect) -> Buffer {
         canvas.head();
         canvas.graphs();
         canvas.findings();
+        canvas.mix();
         canvas.tabs();
         match scene.ui.opened() {
             Some(chosen) => detail::draw(&mut canvas, chosen),
@@ -337,6 +343,47 @@ impl Canvas<'_> {
             };
             let text = format!("{mark}! {}{more}", cut(&words, room));
             self.put(0, from + line as u16, &text, style);
+        }
+    }
+
+    /// The largest services, and what TCP sent again: whichever tab is open, they answer the next questions.
+    fn mix(&mut self) {
+        let look = self.scene.look;
+        let shown = self.scene.snapshot.filter(|_| self.places.mix > 0);
+        let Some(snapshot) = shown else { return };
+        let y = self.places.tabs() - self.places.mix;
+        let tcp = snapshot.health.as_ref().and_then(|it| it.tcp.as_ref());
+        let mut room = usize::from(self.places.width) - 2;
+        if let Some(sum) = tcp.map(|it| it.sum).filter(|sum| sum.packets > 0) {
+            let again = sum.retransmitted;
+            let share = percent(again, sum.packets);
+            let words = format!("tcp: {} sent again, {share}", grouped(again));
+            let style = match again {
+                0 => look.faint(),
+                _ => look.warning(),
+            };
+            self.put_right(y, &words, style);
+            room -= cells(&words) + 2;
+        }
+        let mut tables = snapshot.tables.iter();
+        let Some(table) = tables.find(|table| table.kind == KeyKind::Service) else {
+            return;
+        };
+        let mut services: Vec<_> = table.rows.iter().map(|row| &row.listed).collect();
+        services.sort_by_key(|listed| Reverse(listed.counts.bytes));
+        let mut x = self.put(1, y, "services", look.accent());
+        for listed in services {
+            let all = snapshot.totals.measured.bytes;
+            if listed.counts.bytes < all / 1000 {
+                break;
+            }
+            let share = percent(listed.counts.bytes, all);
+            let title = clean(&name(table.kind, &listed.key), look.ascii);
+            let words = format!("{title} {share}");
+            if usize::from(x) + 2 + cells(&words) > room {
+                break;
+            }
+            x = self.put(x + 2, y, &words, look.plain());
         }
     }
 
