@@ -159,7 +159,7 @@ fn cause_words(cause: &Cause) -> String {
     };
     match cause {
         Cause::LinkType { packets, port } => format!(
-            "packets of link type {} cannot be sent here, only those of {}; -w FILE keeps them",
+            "packets of link type {} cannot be sent here, only those of {}; weir filter FILE -w COPY keeps them",
             link(*packets),
             link(*port)
         ),

@@ -354,7 +354,7 @@ fn finish(
             false => "the last packet left late",
         };
         show.say(&format!(
-            "the rate was not held: {why}, {} at most; a longer --gap-limit, --speed below 1 or a faster port help",
+            "the rate was not held: {why}, {} at most; a lower --rate or --speed, or a faster port helps",
             time_words(report.lateness.max())
         ));
     }

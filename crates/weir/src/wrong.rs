@@ -506,6 +506,9 @@ impl<'a> Wrong<'a> {
             "replay" if missing.contains("--split-by") => {
                 "--to2 needs the expression of its packets: add --split-by EXPR".to_owned()
             }
+            "replay" if missing.contains("--loop") => {
+                "--shift-addresses changes what later passes send: add --loop N".to_owned()
+            }
             "replay" => "name a capture, and the interface that sends it: weir replay trace.pcap --to eth1".to_owned(),
             "generate" if missing.contains("SINK") => {
                 "name a file or a port: weir generate demo.pcap".to_owned()

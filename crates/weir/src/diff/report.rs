@@ -104,7 +104,10 @@ impl<'a> Report<'a> {
                 let columns = columns.iter().flat_map(|it| it.separated());
                 let column = |column: Chosen| {
                     let unit = column.unit(self.diff);
-                    let cell = |row| self.cell(column.cell(&self.diff.row(kind, row)), unit);
+                    let name = column.name();
+                    let is_change = name == "change" || name.starts_with("bound");
+                    let cell =
+                        |row| self.cell(column.cell(&self.diff.row(kind, row)), unit, is_change);
                     Column {
                         title: column.name(),
                         cells: table.rows.iter().map(cell).collect(),
@@ -118,13 +121,14 @@ impl<'a> Report<'a> {
         }
     }
 
-    fn cell(&self, cell: Cell, unit: Unit) -> String {
+    fn cell(&self, cell: Cell, unit: Unit, is_change: bool) -> String {
         match cell {
             Cell::None => "-".to_owned(),
             Cell::Count(count) if unit == Unit::Bytes => bytes(count),
             Cell::Count(count) => grouped(count),
             Cell::Real(real) if unit == Unit::Times => times(real),
-            Cell::Real(real) => signed(real, unit),
+            Cell::Real(real) if is_change => signed(real, unit),
+            Cell::Real(real) => figure_text(real, unit),
             Cell::Key(value) => match value.as_str() {
                 Some(text) => printable(text).into_owned(),
                 None => value.to_string(),
