@@ -66,7 +66,7 @@ pub struct ExecArgs {
     /// Interfaces whose packets may be taken.
     #[command(flatten)]
     pub taking: TakeArgs,
-    /// Make right programs of expressions where libpcap's optimizer makes wrong ones
+    /// Correct filters of libpcap's optimizer
     #[arg(long)]
     pub exact: bool,
     /// Program to run, with its arguments.
