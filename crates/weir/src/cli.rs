@@ -7,6 +7,7 @@ pub mod ctl;
 mod dedup;
 pub mod diff;
 pub mod exec;
+pub mod extcap;
 mod filter;
 pub mod firewall;
 pub mod format;
@@ -93,6 +94,8 @@ pub enum Command {
     Ctl(ctl::CtlArgs),
     /// Run a program of libpcap, such as tcpdump, with weir reading its packets
     Exec(exec::ExecArgs),
+    /// Be an interface of Wireshark: captures and records of weir
+    Extcap(extcap::ExtcapArgs),
     /// Check what this machine offers, and how to improve it
     Doctor(DoctorArgs),
     /// Compare weir with other tools (runs weir-bench)

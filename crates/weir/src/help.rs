@@ -35,6 +35,7 @@ Send:    generate  Make synthetic traffic with known counts
 Guard:   firewall  Forward packets between interfaces or files by a list of rules
 System:  ctl       Change a run that goes on: its filter, keys, outputs, rules
          exec      Run a program of libpcap, with weir reading its packets
+         extcap    Be an interface of Wireshark
          doctor    Check what this machine offers, and how to improve it
          bench     Compare weir with other tools (runs weir-bench)
          help      Explain a command, or: rules, expressions, keys, columns, triggers
@@ -42,7 +43,6 @@ System:  ctl       Change a run that goes on: its filter, keys, outputs, rules
 Examples:
   sudo weir measure eth0 --key src --by bytes --window 1s
   weir filter 'udp port 53' trace.pcap -w dns.pcapng
-
 weir COMMAND -h: the commonest flags. weir COMMAND --help: all. weir --version
 ";
 

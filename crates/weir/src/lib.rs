@@ -10,6 +10,7 @@ mod diff;
 mod doctor;
 mod emit;
 mod exec;
+mod extcap;
 mod filter;
 mod filter_file;
 mod firewall;
@@ -91,6 +92,7 @@ pub fn main() -> ExitCode {
         Command::Bench(arguments) => bench::run(&arguments),
         Command::Ctl(arguments) => ctl::run(&arguments),
         Command::Exec(arguments) => exec::run(&arguments),
+        Command::Extcap(arguments) => extcap::run(&arguments),
         Command::Doctor(arguments) => doctor::run(&arguments),
         Command::Help(arguments) => explain(&arguments),
     };

@@ -13,6 +13,7 @@ mod dedup;
 mod demo;
 mod diff;
 mod doctor;
+mod extcap;
 mod findings;
 mod firewall;
 mod firewall_control;
