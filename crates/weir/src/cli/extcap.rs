@@ -17,7 +17,7 @@ Exit codes:
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct ExtcapArgs {
-    /// Make the program `weir` in Wireshark's personal directory of capture programs.
+    /// Put weir into Wireshark's list of interfaces.
     ///
     /// The variable WIRESHARK_EXTCAP_DIR names the directory, or else ~/.local/lib/wireshark/extcap. Removing the file takes weir out
     /// again.
@@ -53,7 +53,7 @@ pub struct ExtcapArgs {
     /// Read the last of the record alone, such as 5m
     #[arg(long, value_name = "TIME")]
     pub last: Option<String>,
-    /// Go on with the packets that a running weir record adds
+    /// Go on with new packets of a running weir record
     #[arg(long, value_name = "YES", num_args = 0..=1, default_missing_value = "true", default_value = "false")]
     pub follow: bool,
 }
