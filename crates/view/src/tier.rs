@@ -84,8 +84,8 @@ impl Tier {
         span.steps() * (packed::most(kinds, rows) + size_of::<(Place, Packed)>()) + open
     }
 
-    /// Adds a window that begins in `era`, the number of times that the clock went back before it. No packet came from `silent_ns` until
-    /// its begin, if that is known.
+    /// Adds a window that begins in `era`, the number of times that the clock went back before it. The time from `silent_ns` to
+    /// its begin had no packet.
     pub fn add(&mut self, era: u64, window: &Step, silent_ns: Option<i64>) {
         let begin = window.span.0;
         let silent_ns = silent_ns.unwrap_or(begin);

@@ -76,7 +76,7 @@ pub(super) struct Merger {
     omitted: (u64, u64),
     /// Begin and end of the time that the sources cover, ns, as far as known.
     pub covered: (Option<i64>, Option<i64>),
-    /// Begin of a capture, ns; `None`: packets come from elsewhere.
+    /// Begin of a capture, ns; `None`: the source is none.
     pub captured_from: Option<i64>,
     /// Number of the first window of a live source that the caller has not got. `None` while time begins again.
     next_number: Option<i64>,
