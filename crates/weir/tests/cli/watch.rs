@@ -90,7 +90,7 @@ impl Terminal {
 
     #[track_caller]
     pub fn until(&self, words: &str) {
-        let shows = wait::within(Duration::from_secs(10), || self.text().contains(words));
+        let shows = wait::within(Duration::from_secs(60), || self.text().contains(words));
         assert!(shows, "no {words:?} in\n{}", self.text());
     }
 
