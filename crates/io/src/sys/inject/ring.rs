@@ -128,7 +128,7 @@ impl Ring {
     /// Writes a frame into the ring, and waits while it is full. `due` is the time before which it is not received, ns of
     /// CLOCK_MONOTONIC; 0 is at once. Frames leave in their order.
     ///
-    /// **Cost**: a copy. **Errors**: the call of the kernel has ended; a frame shorter than [`SHORTEST`] or longer than [`LONGEST`].
+    /// **Cost**: a copy. **Errors**: the call of the kernel has ended; a frame shorter than 14 bytes or longer than [`LONGEST`].
     pub fn push(&mut self, frame: &[u8], due_ns: u64) -> io::Result<()> {
         if !(SHORTEST..=LONGEST).contains(&frame.len()) {
             return Err(io::ErrorKind::InvalidInput.into());
