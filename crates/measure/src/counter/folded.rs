@@ -42,10 +42,11 @@ impl Counter {
                 by,
                 hash: &hash,
             };
-            let (table, is_all) = folding.table(rows, candidates);
+            let (table, outside) = folding.table(rows, candidates);
             let last = table.rows.last().filter(|_| table.rows.len() == rows);
-            let is_right = last.is_some_and(|row| row.bound.lower >= table.missing.at_most);
-            if is_right || is_all || candidates >= MOST {
+            // Of rows that are too close to each other to tell which is larger, more candidates change nothing.
+            let is_right = last.is_some_and(|row| row.bound.lower >= outside);
+            if is_right || outside == 0 || candidates >= MOST {
                 return table;
             }
             candidates = candidates.saturating_mul(8).min(MOST);
@@ -68,8 +69,9 @@ type Both = [Option<Row>; 2];
 const NO_PLACE: u32 = u32::MAX;
 
 impl Folding<'_> {
-    /// Returns the table of the largest candidates, and whether no larger number would give another.
-    fn table(&self, rows: usize, candidates: usize) -> (Table, bool) {
+    /// Returns the table of the largest candidates, and the largest possible figure of a key that is none; 0 if more candidates would
+    /// give no other table.
+    fn table(&self, rows: usize, candidates: usize) -> (Table, u64) {
         let listed = self.table.table(self.by, candidates, None, self.hash);
         let outside = listed.missing.at_most.saturating_mul(2);
         let sides = listed.rows.iter();
@@ -123,6 +125,7 @@ impl Folding<'_> {
         });
         let keys = (count + named.len() as u64).saturating_sub(all.len() as u64);
         let is_all = listed.rows.len() < candidates || at_most == 0;
+        let others = if is_all { 0 } else { outside };
         let table = Table {
             rows: all,
             missing: Missing {
@@ -137,7 +140,7 @@ impl Folding<'_> {
             late: self.table.late(),
             ..listed
         };
-        (table, is_all)
+        (table, others)
     }
 
     /// Key of the name of a host, if names are added up.
