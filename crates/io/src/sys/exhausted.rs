@@ -81,6 +81,8 @@ fn is_room_left() -> bool {
 pub(super) fn bear() {
     extern "C" fn on_abort(_: libc::c_int) {
         const LINE: &[u8] = b"weir: out of memory: a limit (ulimit -v) or the machine leaves no more; the run ends without its account\n";
+        // The line belongs below the shell's, not on a screen that is about to go.
+        super::terminal::give_back();
         // SAFETY: these calls may be made in a handler; the bytes are live.
         unsafe {
             if FAILED.get() != usize::MAX || !is_room_left() {

@@ -129,6 +129,12 @@ impl Raw {
         }
     }
 
+    /// Discards what the terminal has not taken yet, so that it has room again.
+    pub fn discard(&self) {
+        // SAFETY: the descriptor is open.
+        unsafe { libc::tcflush(self.fd.as_raw_fd(), libc::TCOFLUSH) };
+    }
+
     /// Stops the process as Ctrl-Z does, until it is continued.
     pub fn suspend(&self) {
         handle(libc::SIGTSTP, libc::SIG_DFL);

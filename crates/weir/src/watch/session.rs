@@ -269,7 +269,11 @@ impl Terminal {
 
 impl Drop for Terminal {
     fn drop(&mut self) {
-        let _ = self.out.write_all(ansi::LEAVE.as_bytes());
+        if self.out.write_all(ansi::LEAVE.as_bytes()).is_err() {
+            // The terminal has no room, and the run was stopped.
+            self.raw.discard();
+            let _ = self.out.write_all(ansi::LEAVE.as_bytes());
+        }
         self.raw.restore();
     }
 }
