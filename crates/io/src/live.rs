@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use weir_packet::savefile::{Bytes, Layout};
 
 /// Longest wait before control returns to the caller.
-pub const TURN: Duration = Duration::from_millis(20);
+pub const TURN: Duration = Duration::from_millis(25);
 
 /// Method of capture. After its `stop` is set, a backend hands over all packets received before, and then ends.
 pub trait Backend: Send + Debug {
