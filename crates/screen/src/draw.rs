@@ -118,8 +118,8 @@ pub fn draw(scene: &Scene<'_>, area: Rect) -> Buffer {
         canvas.put(0, 0, &words, Style::new());
         return buffer;
     }
-    if scene.ui.has_help {
-        help::draw(&mut canvas);
+    if let Some(page) = scene.ui.help {
+        help::draw(&mut canvas, page);
     } else {
         canvas.head();
         canvas.graphs();
@@ -665,7 +665,8 @@ impl Canvas<'_> {
         let ui = self.scene.ui;
         match () {
             () if ui.input.is_some() => &["Enter takes it", "Esc leaves it", "^U empties it"],
-            () if ui.has_help => &["any key goes back", "q quit"],
+            () if ui.has_more_help() => &["? more", "any other key goes back", "q quit"],
+            () if ui.help.is_some() => &["any key goes back", "q quit"],
             () if ui.has_detail => &["Esc back", "p pause", "< > time", "? help", "q quit"],
             () => &[
                 "q quit",
@@ -749,6 +750,6 @@ fn finding_words(finding: &Finding, east_s: i32) -> String {
 impl Status {
     /// Whether the last packet was read.
     pub fn is_over(&self) -> bool {
-        matches!(self, Self::Ended | Self::Gone(_))
+        matches!(self, Self::Ended | Self::Gone(_) | Self::Faulty(_))
     }
 }

@@ -65,6 +65,8 @@ pub enum Status {
     LinkDown(String),
     /// A source ended by an error.
     Gone(String),
+    /// The sources were read as far as this fault of one of them lets them.
+    Faulty(String),
     /// Another part of the past is read.
     Reading,
     /// All sources were read to their end.
@@ -82,6 +84,7 @@ impl Status {
             }
             Self::LinkDown(names) => format!("link down: {names} has no carrier"),
             Self::Gone(why) => format!("gone: {why}"),
+            Self::Faulty(why) => format!("read up to a fault: {why}"),
             Self::Reading => "reading ...".to_owned(),
             Self::Ended => "all is read: < and > move in time, q ends".to_owned(),
         })
@@ -89,6 +92,6 @@ impl Status {
 
     /// Whether an operator should look at the state.
     pub(crate) fn is_alarm(&self) -> bool {
-        matches!(self, Self::LinkDown(_) | Self::Gone(_))
+        matches!(self, Self::LinkDown(_) | Self::Gone(_) | Self::Faulty(_))
     }
 }

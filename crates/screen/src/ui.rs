@@ -1,10 +1,12 @@
 //! State of the keys: what is chosen, typed and opened.
 
+use crate::help;
 use crate::keys::Key;
 use crate::look::Look;
 use crate::rows::{self, Id, Row};
 use crate::save::{Question, Save};
 use crate::text::clean;
+use ratatui_core::layout::Rect;
 use std::collections::HashMap;
 use std::net::IpAddr;
 use weir_measure::KeyKind;
@@ -181,7 +183,9 @@ pub struct Ui {
     pub(crate) input: Option<Input>,
     pub(crate) question: Option<Question>,
     pub(crate) crumbs: Vec<Crumb>,
-    pub(crate) has_help: bool,
+    /// Page of the help that is shown, and the number of pages.
+    pub(crate) help: Option<usize>,
+    help_pages: usize,
     pub(crate) has_detail: bool,
     span: Span,
     at: Option<i64>,
@@ -218,7 +222,8 @@ impl Ui {
             input: None,
             question: None,
             crumbs: Vec::new(),
-            has_help: false,
+            help: None,
+            help_pages: 1,
             has_detail: false,
             span: Span::Second,
             at: None,
@@ -252,6 +257,17 @@ impl Ui {
     /// Shows the step with a time, ns since 1970; `None`: the last step.
     pub fn go_to(&mut self, at: Option<i64>) {
         self.at = at;
+    }
+
+    /// Notes the size of the terminal.
+    pub fn fit(&mut self, area: Rect) {
+        self.help_pages = help::pages(area.height);
+        self.help = self.help.map(|page| page.min(self.help_pages - 1));
+    }
+
+    /// Whether a page of the help is shown, and others follow.
+    pub(crate) fn has_more_help(&self) -> bool {
+        self.help.is_some_and(|page| page + 1 < self.help_pages)
     }
 
     /// Direction of the last key if it moved in time: -1 back, 1 forth, else 0.
@@ -410,8 +426,9 @@ impl Ui {
         if self.question.is_some() {
             return self.answer_question(key);
         }
-        if self.has_help {
-            self.has_help = false;
+        if let Some(page) = self.help {
+            let is_next = matches!(key, Key::Char('?' | ' ') | Key::Down | Key::PageDown);
+            self.help = (is_next && self.has_more_help()).then_some(page + 1);
             return match key {
                 Key::Char('q') => Effect::Quit,
                 _ => Effect::Draw,
@@ -419,7 +436,7 @@ impl Ui {
         }
         match key {
             Key::Char('q') => return Effect::Quit,
-            Key::Char('?') => self.has_help = true,
+            Key::Char('?') => self.help = Some(0),
             Key::Char('/') => self.ask(Asked::Rows, self.only_rows.clone()),
             Key::Char('f') => self.ask(Asked::Capture, self.filter.clone()),
             Key::Char('k') => self.ask(Asked::Key, String::new()),

@@ -84,6 +84,7 @@ impl<'a> Screen<'a> {
     fn picture(&mut self) -> Buffer {
         let snapshot = self.snapshot();
         let (room, _) = points(self.area);
+        self.ui.fit(self.area);
         self.ui.arrange(snapshot.as_ref(), room);
         let scene = Scene {
             snapshot: snapshot.as_ref(),
@@ -229,6 +230,22 @@ fn each_page_of_a_row_and_of_help() {
     check("help-80x24", &text(&screen.picture()));
     screen.area = Rect::new(0, 0, 60, 20);
     check("help-60x20", &text(&screen.picture()));
+    // A smaller terminal needs more pages, each of which has other keys.
+    screen.area = Rect::new(0, 0, 56, 12);
+    let mut pages = String::new();
+    for is_last in [false, false, true] {
+        let page = text(&screen.picture());
+        assert_eq!(page.contains("? more"), !is_last, "{page}");
+        pages.push_str(&page);
+        screen.press("?");
+    }
+    for key in ["arrows", "^L, ^Z", "q, ^C", " w ", " B "] {
+        assert_eq!(pages.matches(key).count(), 1, "{key}: {pages}");
+    }
+    assert!(
+        !text(&screen.picture()).contains("go back"),
+        "the help ends"
+    );
 }
 
 #[test]

@@ -664,6 +664,7 @@ impl Session {
 
     fn picture(&mut self, area: Rect, is_due: bool) -> Buffer {
         self.area = area;
+        self.ui.fit(area);
         if let Some(words) = self.saver.done() {
             self.ui.say(words);
         }
@@ -693,7 +694,9 @@ impl Session {
             ("late".to_owned(), facts.late),
             ("before".to_owned(), facts.lost_before),
         ];
-        about.is_loss_unknown = facts.is_loss_unknown;
+        // What follows a fault in a file, nobody knows.
+        let is_cut = !self.is_live && facts.fault.is_some();
+        about.is_loss_unknown = facts.is_loss_unknown || is_cut;
         about.holds_only.clone_from(&facts.holds_only);
         about.status = match self.figures.gone() {
             Some(why) => {
@@ -734,7 +737,8 @@ fn has_more(facts: &Facts) -> bool {
 fn status(facts: &Facts, is_live: bool) -> Status {
     if facts.is_over {
         return match &facts.fault {
-            Some(fault) => Status::Gone(fault.clone()),
+            Some(fault) if is_live => Status::Gone(fault.clone()),
+            Some(fault) => Status::Faulty(fault.clone()),
             None => Status::Ended,
         };
     }
