@@ -153,6 +153,14 @@ pub fn check(directory: &Path) -> Result<(), CheckError> {
     }
 }
 
+/// Whether a recorder runs in a directory: whether its socket listens, also if it refuses this user.
+pub fn is_recorded(directory: &Path) -> bool {
+    !matches!(
+        Client::connect(&directory.join(SOCKET)),
+        Err(Error::NotListening { .. })
+    )
+}
+
 /// Parts of a record that could not be read: the inner error of the reader at its end, at which all the rest was read.
 #[derive(Debug, thiserror::Error)]
 pub struct Damaged {

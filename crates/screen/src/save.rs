@@ -32,7 +32,7 @@ impl Save {
     /// Words for the line of keys about the key `t`.
     pub(crate) fn option(self) -> &'static str {
         match self {
-            Self::Packets { all: false } => "t all that is kept",
+            Self::Packets { all: false } => "t all kept until then",
             Self::Packets { all: true } => "t this step only",
             Self::Bundle { payload: false } => "t with payload",
             Self::Bundle { payload: true } => "t without payload",

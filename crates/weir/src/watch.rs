@@ -87,6 +87,7 @@ fn attach(socket: &Name, arguments: &WatchArgs, keyboard: File) -> anyhow::Resul
         asks_background,
         settings,
         at: None,
+        notice: None,
         can_read_again: false,
         saves: save::Settings {
             directory: directory.to_owned(),
@@ -266,6 +267,7 @@ impl Watch {
                 asks_background,
                 settings,
                 at,
+                notice: arguments.history.as_ref().and_then(notice),
                 can_read_again: past.can_read_again,
                 saves,
             },
@@ -328,6 +330,13 @@ fn check_directories(arguments: &WatchArgs, is_live: bool) -> anyhow::Result<()>
         Err(CheckError::Io(error)) => bail!("--history {history}: {}", directory_words(&error)),
         Err(error) => bail!("--history {history}: {error}"),
     }
+}
+
+/// What the user should know about a record at the begin.
+fn notice(history: &Name) -> Option<String> {
+    (!records::is_recorded(history.as_ref())).then(|| {
+        format!("{history}: no recorder is running there, so w has no packets from now on: weir record IF {history} --disk 10G")
+    })
 }
 
 /// Where packets from before are.

@@ -56,6 +56,7 @@ fn child() {
         asks_background: false,
         settings: Settings::default(),
         at: None,
+        notice: None,
         can_read_again: false,
         saves: save::Settings {
             directory: ".".into(),

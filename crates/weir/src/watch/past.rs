@@ -183,7 +183,7 @@ pub fn span(times: Option<(i64, i64)>) -> select::Span {
 }
 
 /// Times of the first and the last packet of a record. **Cost**: its indexes are read, and no packet.
-fn covered(directory: &Path) -> Option<(i64, i64)> {
+pub fn covered(directory: &Path) -> Option<(i64, i64)> {
     let nothing = Selection {
         from_ns: Some(i64::MAX),
         ..Selection::default()

@@ -1,6 +1,6 @@
 //! Files that the keys `w` and `B` write, in a thread of their own: the run and the screen go on in the meantime.
 
-use super::past::span;
+use super::past::{covered, span};
 use super::subject;
 use crate::cli::DirectionArg;
 use crate::numbers::{bytes, counted};
@@ -156,13 +156,29 @@ impl Settings {
         Ok((plan, [files, contents]))
     }
 
+    /// A time of day.
+    fn clock(&self, ns: i64) -> String {
+        let text = Zone::new(self.utc).strftime("%H:%M:%S".as_ref(), ns);
+        text.to_string_lossy().into_owned()
+    }
+
+    /// Why a record has no packets of these times, if it begins later or ends before.
+    fn outside(&self, (from, to): (i64, i64)) -> Option<String> {
+        let origin = self.origin.as_ref().ok()?;
+        let directory = origin.sources.first().filter(|_| origin.is_record)?;
+        let clock = |ns| Clock::new(self.utc).text(ns);
+        let words = match covered(directory.as_ref()) {
+            None => "has no packets".to_owned(),
+            Some((_, last)) if last < from => format!("ends at {}", clock(last)),
+            Some((first, _)) if first > to => format!("begins at {}", clock(first)),
+            Some(_) => return None,
+        };
+        Some(format!("{directory} {words}"))
+    }
+
     /// Times and expression of packets in words.
     fn contents(&self, packets: &Packets) -> String {
-        let zone = Zone::new(self.utc);
-        let clock = |ns| {
-            let text = zone.strftime("%H:%M:%S".as_ref(), ns);
-            text.to_string_lossy().into_owned()
-        };
+        let clock = |ns| self.clock(ns);
         let (from, to) = packets.times;
         let what = match packets.expression.as_str() {
             "" => "all packets",
@@ -308,6 +324,7 @@ impl Writer {
             return format!("written: {base}.txt .json");
         };
         let path = with(&plan.base, PACKETS);
+        let times = packets.times;
         let (written, fault) = match self.packets(&path, packets) {
             Ok(both) => both,
             Err(error) => (0, Some(error.to_string())),
@@ -320,7 +337,14 @@ impl Writer {
                 let why = fault.strip_prefix(&name).unwrap_or(&fault);
                 format!("{packets} written: {why}: {}", path.display())
             }
-            None => format!("{packets}, {}: {base}{also}.{PACKETS}", bytes(size)),
+            None => {
+                let files = format!("{packets}, {}: {base}{also}.{PACKETS}", bytes(size));
+                let outside = (written == 0).then(|| self.settings.outside(times));
+                match outside.flatten() {
+                    Some(why) => format!("{files}: {why}"),
+                    None => files,
+                }
+            }
         }
     }
 

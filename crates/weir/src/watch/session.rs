@@ -70,6 +70,8 @@ pub struct Start {
     pub asks_background: bool,
     pub settings: Settings,
     pub at: Option<i64>,
+    /// What the user should know at the begin.
+    pub notice: Option<String>,
     /// Whether other parts of the past can be read.
     pub can_read_again: bool,
     /// Files that keys write.
@@ -111,6 +113,9 @@ pub fn start(
     let (ask, parts) = channel();
     let mut ui = Ui::new(start.look);
     ui.go_to(start.at);
+    if let Some(notice) = &start.notice {
+        ui.say(notice.clone());
+    }
     ui.begin_with(start.settings.key, start.settings.order.as_deref());
     let saver = Saver::start(&start.saves, &opened.names).map_err(failed)?;
     let session = Session {
@@ -131,6 +136,7 @@ pub fn start(
         has_processes: start.settings.key == Some(KeyKind::Process),
         ui,
         shown: None,
+        begins_at: start.at,
         figures,
         control: control.cloned(),
         stop: Arc::clone(stop),
@@ -295,6 +301,8 @@ struct Session {
     /// Whether the sockets of processes are listed.
     has_processes: bool,
     ui: Ui,
+    /// The time of `--at`, until it is known whether there are packets.
+    begins_at: Option<i64>,
     /// The snapshot of the latest picture, its question, and the facts at its time.
     shown: Option<(Snapshot, Ask, Facts)>,
     figures: Arc<dyn Figures>,
@@ -601,6 +609,23 @@ impl Session {
         checked?.err().map(|error| error.to_string())
     }
 
+    /// Says that no packet is from the time that was asked for, once that is known.
+    fn check_begin(&mut self, facts: &Facts) {
+        let Some((first, last)) = facts.covered.filter(|_| facts.is_over) else {
+            return;
+        };
+        if let Some(at) = self.begins_at.take()
+            && !(first..=last).contains(&at)
+        {
+            let clock = |ns| {
+                let text = self.zone.strftime("%Y-%m-%d %H:%M:%S".as_ref(), ns);
+                text.to_string_lossy().into_owned()
+            };
+            let words = format!("--at: packets are from {} to {}", clock(first), clock(last));
+            self.ui.say(words);
+        }
+    }
+
     fn ask(&self, area: Rect) -> Ask {
         let (span, at) = self.ui.asks();
         let (_, points) = points(area);
@@ -671,6 +696,7 @@ impl Session {
         let facts = self.figures.facts();
         self.look_at(area, is_due, &facts);
         self.note_further();
+        self.check_begin(&facts);
         self.cross_gap(&facts);
         self.ask_for_part(&facts);
         self.ui.set_more(self.parts.is_some() && has_more(&facts));
