@@ -332,7 +332,7 @@ fn check_directories(arguments: &WatchArgs, is_live: bool) -> anyhow::Result<()>
     }
 }
 
-/// What the user should know about a record at the begin.
+/// Message about a record without a recorder.
 fn notice(history: &Name) -> Option<String> {
     (!records::is_recorded(history.as_ref())).then(|| {
         format!("{history}: no recorder is running there, so w has no packets from now on: weir record IF {history} --disk 10G")

@@ -70,7 +70,7 @@ pub struct Start {
     pub asks_background: bool,
     pub settings: Settings,
     pub at: Option<i64>,
-    /// What the user should know at the begin.
+    /// A message about the sources, at the begin.
     pub notice: Option<String>,
     /// Whether other parts of the past can be read.
     pub can_read_again: bool,
@@ -609,7 +609,7 @@ impl Session {
         checked?.err().map(|error| error.to_string())
     }
 
-    /// Says that no packet is from the time that was asked for, once that is known.
+    /// Says that no packet is from the time of `--at`, once the sources are read.
     fn check_begin(&mut self, facts: &Facts) {
         let Some((first, last)) = facts.covered.filter(|_| facts.is_over) else {
             return;
