@@ -1,6 +1,6 @@
 //! The functions of libpcap about captures that are ours.
 
-use crate::handles::{self, Handle, Source};
+use crate::handles::{self, Handle, Near, Source};
 use crate::live::{Asked, Live, silence};
 use crate::real;
 use crate::settings::{self, say};
@@ -115,6 +115,29 @@ fn ask(p: *mut Pcap, result: c_int, change: impl FnOnce(&mut Asked)) -> c_int {
     result
 }
 
+/// Descriptor of a capture that the program has asked for before.
+///
+/// # Safety
+/// `handle` is null or in the table.
+#[inline]
+unsafe fn polled(handle: *mut Handle) -> Option<c_int> {
+    // SAFETY: as promised.
+    match unsafe { &handle.as_ref()?.source } {
+        Source::Live(live) => live.polled_fd(),
+        Source::File(_) => None,
+    }
+}
+
+/// Descriptor of a handle that may be in the table; else libpcap's.
+///
+/// # Safety
+/// As of `pcap_fileno`.
+#[inline(never)]
+unsafe fn descriptor(p: *mut Pcap, theirs: unsafe fn(*mut Pcap) -> c_int) -> c_int {
+    // SAFETY: the arguments go on as they came.
+    unsafe { live(p).as_mut().map_or_else(|| theirs(p), Live::fd) }
+}
+
 /// `pcap_fileno`.
 ///
 /// # Safety
@@ -123,9 +146,11 @@ fn ask(p: *mut Pcap, result: c_int, change: impl FnOnce(&mut Asked)) -> c_int {
 pub unsafe extern "C-unwind" fn pcap_fileno(p: *mut Pcap) -> c_int {
     // SAFETY: the arguments go on as they came.
     unsafe {
-        live(p)
-            .as_mut()
-            .map_or_else(|| real::pcap_fileno(p), Live::fd)
+        match handles::find_near(p) {
+            Near::None => real::pcap_fileno(p),
+            Near::Ours(handle) if let Some(fd) = polled(handle) => fd,
+            _ => descriptor(p, real::pcap_fileno),
+        }
     }
 }
 
@@ -137,9 +162,11 @@ pub unsafe extern "C-unwind" fn pcap_fileno(p: *mut Pcap) -> c_int {
 pub unsafe extern "C-unwind" fn pcap_get_selectable_fd(p: *mut Pcap) -> c_int {
     // SAFETY: the arguments go on as they came.
     unsafe {
-        live(p)
-            .as_mut()
-            .map_or_else(|| real::pcap_get_selectable_fd(p), Live::fd)
+        match handles::find_near(p) {
+            Near::None => real::pcap_get_selectable_fd(p),
+            Near::Ours(handle) if let Some(fd) = polled(handle) => fd,
+            _ => descriptor(p, real::pcap_get_selectable_fd),
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! The functions of libpcap that are ours.
 
-use crate::handles::{self, Handle, Source};
+use crate::handles::{self, Handle, Near, Source};
 use crate::judge::Judge;
 use crate::live::{self, Live};
 use crate::offline::{self, Offline};
@@ -92,11 +92,11 @@ unsafe fn read(handle: *mut Handle, count: c_int, callback: Handler, user: *mut 
         match &mut (*handle).source {
             Source::File(file) => {
                 let file: *mut Offline = &raw mut **file;
-                offline::read(handle, file, count, callback, user)
+                offline::read(handle, count, callback, user, file)
             }
             Source::Live(live) => {
                 let live: *mut Live = &raw mut **live;
-                live::read(handle, live, count, callback, user)
+                live::read(handle, count, callback, user, live)
             }
         }
     }
@@ -113,13 +113,33 @@ pub unsafe extern "C-unwind" fn pcap_dispatch(
     callback: Handler,
     user: *mut c_uchar,
 ) -> c_int {
+    // SAFETY: the arguments go on as they came, or the handle is in the table.
+    unsafe {
+        match handles::find_near(p) {
+            Near::Ours(handle) if !is_passed(handle) => read(handle, count, callback, user),
+            Near::Elsewhere => dispatch_anywhere(p, count, callback, user),
+            _ => real::pcap_dispatch(p, count, callback, user),
+        }
+    }
+}
+
+/// `pcap_dispatch` for a handle that may have any place in the table.
+///
+/// # Safety
+/// As of `pcap_dispatch`.
+#[cold]
+unsafe extern "C-unwind" fn dispatch_anywhere(
+    p: *mut Pcap,
+    count: c_int,
+    callback: Handler,
+    user: *mut c_uchar,
+) -> c_int {
     let handle = handles::find(p);
     // SAFETY: the arguments go on as they came, or the handle is in the table.
     unsafe {
-        if is_passed(handle) {
-            real::pcap_dispatch(p, count, callback, user)
-        } else {
-            read(handle, count, callback, user)
+        match is_passed(handle) {
+            true => real::pcap_dispatch(p, count, callback, user),
+            false => read(handle, count, callback, user),
         }
     }
 }
@@ -209,6 +229,20 @@ unsafe fn next(handle: *mut Handle) -> (c_int, Next) {
 /// As libpcap documents it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn pcap_next(p: *mut Pcap, header: *mut Header) -> *const c_uchar {
+    // SAFETY: the arguments go on as they came.
+    unsafe {
+        match handles::find_near(p) {
+            Near::None => real::pcap_next(p, header),
+            _ => next_of(p, header),
+        }
+    }
+}
+
+/// `pcap_next` for a handle that may be in the table.
+///
+/// # Safety
+/// As of `pcap_next`.
+unsafe extern "C-unwind" fn next_of(p: *mut Pcap, header: *mut Header) -> *const c_uchar {
     let handle = handles::find(p);
     // SAFETY: the arguments go on as they came, or lead to what libpcap documents.
     unsafe {
@@ -229,6 +263,24 @@ pub unsafe extern "C-unwind" fn pcap_next(p: *mut Pcap, header: *mut Header) -> 
 /// As libpcap documents it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn pcap_next_ex(
+    p: *mut Pcap,
+    header: *mut *mut Header,
+    data: *mut *const c_uchar,
+) -> c_int {
+    // SAFETY: the arguments go on as they came.
+    unsafe {
+        match handles::find_near(p) {
+            Near::None => real::pcap_next_ex(p, header, data),
+            _ => next_ex_of(p, header, data),
+        }
+    }
+}
+
+/// `pcap_next_ex` for a handle that may be in the table.
+///
+/// # Safety
+/// As of `pcap_next_ex`.
+unsafe extern "C-unwind" fn next_ex_of(
     p: *mut Pcap,
     header: *mut *mut Header,
     data: *mut *const c_uchar,
@@ -373,10 +425,34 @@ pub unsafe extern "C-unwind" fn pcap_dump(
             header.captured,
             header.wire_len,
         ];
+        let captured = header.captured as usize;
+        // The first bytes of glibc's `FILE`, which its macros know; `has_one_thread` has found glibc.
+        let buffer = &mut *user.cast::<Stdio>();
+        let room = buffer.write_end.addr().wrapping_sub(buffer.write_at.addr());
+        if buffer.write_at < buffer.write_end && room >= size_of_val(&words) + captured {
+            let at = buffer.write_at;
+            at.cast::<[u32; 4]>().write_unaligned(words);
+            let at = at.add(size_of_val(&words));
+            core::ptr::copy_nonoverlapping(data, at, captured);
+            buffer.write_at = at.add(captured);
+            return;
+        }
         if fwrite_unlocked(words.as_ptr().cast(), size_of_val(&words), 1, file) == 1 {
-            fwrite_unlocked(data.cast(), header.captured as usize, 1, file);
+            fwrite_unlocked(data.cast(), captured, 1, file);
         }
     }
+}
+
+/// Begin of glibc's `FILE`, as its macros have used it since 1997. **Source**: bits/types/struct_FILE.h.
+#[repr(C)]
+struct Stdio {
+    flags: c_int,
+    read_at: *mut u8,
+    read_end: *mut u8,
+    read_base: *mut u8,
+    write_base: *mut u8,
+    write_at: *mut u8,
+    write_end: *mut u8,
 }
 
 unsafe extern "C" {

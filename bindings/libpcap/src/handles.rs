@@ -21,12 +21,25 @@ struct Slot {
     handle: AtomicPtr<Handle>,
 }
 
-static SLOTS: [Slot; MOST] = [const {
-    Slot {
-        key: AtomicPtr::new(null_mut()),
-        handle: AtomicPtr::new(null_mut()),
-    }
-}; MOST];
+/// The table, in one place, so that one address leads to all of it.
+struct Table {
+    /// Whether a handle was ever put into the table.
+    is_used: AtomicBool,
+    /// Whether one ever had another place than its usual one.
+    is_crowded: AtomicBool,
+    slots: [Slot; MOST],
+}
+
+static TABLE: Table = Table {
+    is_used: AtomicBool::new(false),
+    is_crowded: AtomicBool::new(false),
+    slots: [const {
+        Slot {
+            key: AtomicPtr::new(null_mut()),
+            handle: AtomicPtr::new(null_mut()),
+        }
+    }; MOST],
+};
 
 /// A handle that this library reads.
 pub struct Handle {
@@ -121,7 +134,7 @@ pub fn has_forked() -> bool {
 /// # Safety
 /// The program ends, and no thread reads a capture.
 pub unsafe fn finish_all() {
-    for slot in &SLOTS {
+    for slot in &TABLE.slots {
         let (p, handle) = (
             slot.key.load(Ordering::Acquire),
             slot.handle.load(Ordering::Acquire),
@@ -135,15 +148,57 @@ pub unsafe fn finish_all() {
     }
 }
 
-fn places(p: *mut Pcap) -> impl Iterator<Item = &'static Slot> {
+/// The usual place of a handle.
+#[inline]
+fn first_place(p: *mut Pcap) -> usize {
     // The allocator's addresses are multiples of 16; a multiplication spreads them.
-    let first = (p.addr() >> 4).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 54;
-    (first..first + NEAR).map(|place| &SLOTS[place % MOST])
+    (p.addr() >> 4).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 54
+}
+
+/// All places that a handle may have.
+fn places(p: *mut Pcap) -> impl Iterator<Item = &'static Slot> {
+    let first = first_place(p);
+    (first..first + NEAR).map(|place| &TABLE.slots[place % MOST])
+}
+
+/// Result of a short look-up.
+pub enum Near {
+    /// The handle.
+    Ours(*mut Handle),
+    /// libpcap reads the handle.
+    None,
+    /// The handle may have another place than its usual one.
+    Elsewhere,
+}
+
+/// Looks for a handle at its usual place. **Cost**: a few instructions, and no call.
+#[inline]
+pub fn find_near(p: *mut Pcap) -> Near {
+    if !TABLE.is_used.load(Ordering::Acquire) {
+        return Near::None;
+    }
+    let slot = &TABLE.slots[first_place(p)];
+    if slot.key.load(Ordering::Acquire) == p {
+        return Near::Ours(slot.handle.load(Ordering::Acquire));
+    }
+    match TABLE.is_crowded.load(Ordering::Acquire) {
+        true => Near::Elsewhere,
+        false => Near::None,
+    }
 }
 
 /// The handle of `p`; null if libpcap reads it. The program uses a handle in one thread at a time, as libpcap demands.
 #[inline]
 pub fn find(p: *mut Pcap) -> *mut Handle {
+    match find_near(p) {
+        Near::Ours(handle) => handle,
+        Near::None => null_mut(),
+        Near::Elsewhere => find_anywhere(p),
+    }
+}
+
+#[cold]
+fn find_anywhere(p: *mut Pcap) -> *mut Handle {
     places(p)
         .find(|slot| slot.key.load(Ordering::Acquire) == p)
         .map_or(null_mut(), |slot| slot.handle.load(Ordering::Acquire))
@@ -152,13 +207,15 @@ pub fn find(p: *mut Pcap) -> *mut Handle {
 /// Takes over the reading of a handle; `false` if there is no place.
 pub fn insert(handle: Handle) -> bool {
     let p = handle.pcap;
-    for slot in places(p) {
+    for (distance, slot) in places(p).enumerate() {
         let free = slot
             .key
             .compare_exchange(null_mut(), p, Ordering::AcqRel, Ordering::Relaxed);
         if free.is_ok() {
             slot.handle
                 .store(Box::into_raw(Box::new(handle)), Ordering::Release);
+            TABLE.is_used.store(true, Ordering::Release);
+            TABLE.is_crowded.fetch_or(distance > 0, Ordering::AcqRel);
             return true;
         }
     }

@@ -41,7 +41,7 @@ const ONLY_OUT: Direction = 2;
 #[derive(Clone, Copy)]
 pub struct Packet {
     /// Time, seconds since the epoch, and the rest in nanoseconds.
-    pub seconds: i64,
+    pub seconds: u32,
     /// See `seconds`.
     pub nanoseconds: u32,
     /// Captured length, bytes.
@@ -50,11 +50,36 @@ pub struct Packet {
     pub wire_len: u32,
     /// Whether this host sent it.
     pub is_outgoing: bool,
+    /// Whether no other packet of the memory passes.
+    pub is_last: bool,
     /// The captured bytes.
     pub data: *const c_uchar,
 }
 
+/// Number that grows with the time.
+#[inline]
+pub fn key(seconds: u32, nanoseconds: u32) -> u64 {
+    u64::from(seconds) << 32 | u64::from(nanoseconds)
+}
+
 impl Packet {
+    /// No packet yet.
+    pub const NONE: Self = Self {
+        seconds: 0,
+        nanoseconds: 0,
+        captured: 0,
+        wire_len: 0,
+        is_outgoing: false,
+        is_last: false,
+        data: core::ptr::null(),
+    };
+
+    /// Number that grows with the time.
+    #[inline]
+    pub fn key(&self) -> u64 {
+        key(self.seconds, self.nanoseconds)
+    }
+
     /// Time, ns since the epoch.
     pub fn time_ns(&self) -> i128 {
         i128::from(self.seconds) * 1_000_000_000 + i128::from(self.nanoseconds)
@@ -84,14 +109,20 @@ pub trait Reader {
     /// The counts so far, read now.
     fn counts(&mut self) -> Counts;
 
-    /// The next packet in the memory that passes the filter. It stays until the next call.
-    fn take(&mut self) -> Option<Packet>;
+    /// Takes the next packet in the memory that passes the filter; `false` if there is none. It stays until the next call.
+    fn take(&mut self, packet: &mut Packet) -> bool;
 
     /// Takes the next packets of the kernel; `false` if none have arrived.
     fn advance(&mut self) -> io::Result<bool>;
 
-    /// Gives memory back whose packets were all delivered. If the program waits by the descriptor, it is readable while packets are left.
-    fn release(&mut self, is_polled: bool);
+    /// Notes that the program waits by the descriptor, which then is readable while packets are left. Returns whether `release` is to
+    /// be called after each packet for that.
+    fn begin_polling(&mut self) -> bool {
+        false
+    }
+
+    /// Gives memory back whose packets were all delivered; called after the last of them.
+    fn release(&mut self);
 
     /// Pauses in place of a wait for the descriptor; `None` without a pause.
     fn pause(&mut self) -> Option<Waited> {
@@ -106,8 +137,12 @@ pub struct Live {
     libpcap_fd: c_int,
     direction: Direction,
     is_nonblocking: bool,
+    /// Descriptor that is readable while packets wait.
+    fd: c_int,
     /// Whether the program waits by the descriptor.
     is_polled: bool,
+    /// Whether the reader hears of each packet that was delivered.
+    tells_each: bool,
     /// Nanoseconds in a unit of the program's times.
     unit: u32,
     /// Packets that were delivered to the program.
@@ -179,12 +214,14 @@ impl Live {
     /// A capture from this memory, which blocks and has no record.
     pub fn new(reader: Box<dyn Reader>, wake: OwnedFd, snaplen: u32) -> Self {
         Self {
+            fd: reader.fd(),
             reader,
             wake,
             libpcap_fd: -1,
             direction: 0,
             is_nonblocking: false,
             is_polled: false,
+            tells_each: false,
             unit: 1000,
             delivered: 0,
             undirected: 0,
@@ -194,10 +231,17 @@ impl Live {
         }
     }
 
+    /// The descriptor, if the program waits by it.
+    #[inline]
+    pub fn polled_fd(&self) -> Option<c_int> {
+        self.is_polled.then_some(self.fd)
+    }
+
     /// Descriptor that is readable while packets wait.
     pub fn fd(&mut self) -> c_int {
         self.is_polled = true;
-        self.reader.fd()
+        self.tells_each = self.reader.begin_polling();
+        self.fd
     }
 
     /// Ends a wait. May be called from signal handlers and other threads.
@@ -255,39 +299,40 @@ impl Live {
         }
     }
 
-    /// The next packet that has arrived; `None` if there is none.
+    /// Takes the next packet of the wanted direction in the memory; `false` if there is none.
     #[inline]
-    fn take(&mut self, p: *mut Pcap) -> io::Result<Option<(Header, *const c_uchar)>> {
+    fn take(&mut self, packet: &mut Packet) -> bool {
         loop {
-            let Some(packet) = self.reader.take() else {
-                if self.advance(p)? {
-                    continue;
-                }
-                return Ok(None);
-            };
-            match self.direction {
-                ONLY_IN if packet.is_outgoing => self.undirected += 1,
-                ONLY_OUT if !packet.is_outgoing => self.undirected += 1,
-                _ => return Ok(Some(self.deliver(&packet))),
+            if !self.reader.take(packet) {
+                return false;
             }
+            let is_wanted = match self.direction {
+                ONLY_IN => !packet.is_outgoing,
+                ONLY_OUT => packet.is_outgoing,
+                _ => true,
+            };
+            if is_wanted {
+                return true;
+            }
+            self.undirected += 1;
         }
     }
 
+    /// Counts a packet, and makes the header that the program sees.
     #[inline]
-    fn deliver(&mut self, packet: &Packet) -> (Header, *const c_uchar) {
+    fn deliver(&mut self, packet: &Packet) -> Header {
         self.delivered += 1;
         if let Some(extras) = &mut self.extras {
             extras.keep(packet);
         }
-        let header = Header {
+        Header {
             time: libc::timeval {
-                tv_sec: packet.seconds,
+                tv_sec: packet.seconds.into(),
                 tv_usec: (packet.nanoseconds / self.unit).into(),
             },
             captured: packet.captured,
             wire_len: packet.wire_len,
-        };
-        (header, packet.data)
+        }
     }
 
     /// Takes the next packets of the kernel; `false` if none have arrived.
@@ -329,7 +374,7 @@ impl Live {
         };
         // libpcap's socket has the errors of the interface, as ours has, and no packets.
         let mut asked = [
-            ask(self.reader.fd(), libc::POLLIN),
+            ask(self.fd, libc::POLLIN),
             ask(self.wake.as_raw_fd(), libc::POLLIN),
             ask(self.libpcap_fd, 0),
         ];
@@ -511,10 +556,10 @@ fn attach(fd: c_int, insns: &[Insn]) -> io::Result<()> {
 /// runs, because it may use the handle.
 pub unsafe fn read(
     handle: *mut Handle,
-    live: *mut Live,
     count: c_int,
     callback: Handler,
     user: *mut c_uchar,
+    live: *mut Live,
 ) -> c_int {
     let most = if count <= 0 { c_int::MAX } else { count };
     let mut done = 0;
@@ -528,34 +573,58 @@ pub unsafe fn read(
                 (*handle).is_broken.store(false, Ordering::Relaxed);
                 return BREAK;
             }
-            match (*live).take((*handle).pcap) {
-                Ok(Some((header, data))) => {
-                    callback(user, &raw const header, data);
-                    done += 1;
-                    (*live).reader.release((*live).is_polled);
+            let mut packet = Packet::NONE;
+            if (*live).take(&mut packet) {
+                let header = (*live).deliver(&packet);
+                callback(user, &raw const header, packet.data);
+                done += 1;
+                if packet.is_last || (*live).tells_each {
+                    (*live).reader.release();
                 }
-                Ok(None) if done > 0 => return done,
-                Ok(None) => {
-                    match (*live).wait((*handle).pcap) {
-                        Ok(Waited::Ready) => {}
-                        Ok(Waited::Down) => {
-                            let is_nonblocking = (*live).is_nonblocking;
-                            let result = look_after((*handle).pcap, is_nonblocking, callback, user);
-                            if result < 0 {
-                                return result;
-                            }
-                        }
-                        Err(error) => return failed((*handle).pcap, &error),
-                    }
-                    if (*live).is_nonblocking {
-                        return done;
-                    }
-                }
-                Err(error) => return failed((*handle).pcap, &error),
+            } else if let Some(result) = arrive(handle, live, done, callback, user) {
+                return result;
             }
         }
     }
     done
+}
+
+/// Takes the next packets of the kernel, after `done` packets, and waits for them if there are none. Returns the result of the read if it
+/// ends.
+///
+/// # Safety
+/// As of [`read`].
+#[cold]
+#[inline(never)]
+unsafe fn arrive(
+    handle: *mut Handle,
+    live: *mut Live,
+    done: c_int,
+    callback: Handler,
+    user: *mut c_uchar,
+) -> Option<c_int> {
+    // SAFETY: as in `read`.
+    unsafe {
+        let p = (*handle).pcap;
+        match (*live).advance(p) {
+            Ok(true) => return None,
+            Ok(false) if done > 0 => return Some(done),
+            Ok(false) => {}
+            Err(error) => return Some(failed(p, &error)),
+        }
+        let is_nonblocking = (*live).is_nonblocking;
+        match (*live).wait(p) {
+            Ok(Waited::Ready) => {}
+            Ok(Waited::Down) => {
+                let result = look_after(p, is_nonblocking, callback, user);
+                if result < 0 {
+                    return Some(result);
+                }
+            }
+            Err(error) => return Some(failed(p, &error)),
+        }
+        is_nonblocking.then_some(done)
+    }
 }
 
 /// Lets libpcap look at the interface, which is down or gone, and say so.

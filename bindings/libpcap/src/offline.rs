@@ -16,7 +16,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use weir_packet::Frame;
 
 /// Bytes of one read: they stay in the cache until they are judged.
-const PORTION: usize = 64 << 10;
+const PORTION: usize = 512 << 10;
+
+/// Size of the kernel's usual pages, bytes.
+const PAGE: usize = 4096;
 
 /// Largest header of a file that is read here, bytes.
 const LARGEST_HEAD: u64 = 1 << 16;
@@ -30,7 +33,7 @@ pub struct Offline {
     buf: Vec<u8>,
     /// Bytes of `buf` that are filled.
     filled: usize,
-    /// Offset of `buf` in the file.
+    /// Offset of `buf` in the file, modulo 2^64: the first bytes of the file may lie further back in `buf`.
     base: u64,
     /// Offset in `buf` of the first record after the batch.
     at: usize,
@@ -126,7 +129,7 @@ impl Offline {
             0 => self.begin,
             next => self.batch[next - 1].after as usize,
         };
-        self.base + at as u64
+        self.base.wrapping_add(at as u64)
     }
 
     /// Moves libpcap's `FILE` to the position.
@@ -188,14 +191,21 @@ impl Offline {
     }
 
     /// Reads more of the file; `false` at its end, after an error, and if the next record is too large for the buffer.
+    ///
+    /// Whole pages go to whole pages: the kernel copies them faster.
     fn fill(&mut self) -> bool {
-        self.buf.copy_within(self.at..self.filled, 0);
-        self.base += self.at as u64;
-        self.filled -= self.at;
-        self.at = 0;
-        let end = self.buf.len().min(self.filled + PORTION);
-        let from = self.base + self.filled as u64;
-        match read_at(self.fd, &mut self.buf[self.filled..end], from) {
+        let left = self.filled - self.at;
+        let from = self.base.wrapping_add(self.filled as u64);
+        let in_page = from as usize % PAGE;
+        let to = self.buf.as_ptr().align_offset(PAGE) + left.next_multiple_of(PAGE) + in_page;
+        let end = self.buf.len().min(to + PORTION - in_page);
+        if to >= end {
+            return false;
+        }
+        self.buf.copy_within(self.at..self.filled, to - left);
+        (self.at, self.filled) = (to - left, to);
+        self.base = from.wrapping_sub(to as u64);
+        match read_at(self.fd, &mut self.buf[to..end], from) {
             None | Some(0) => false,
             Some(read) => {
                 self.filled += read;
@@ -271,10 +281,10 @@ fn read_at(fd: c_int, to: &mut [u8], from: u64) -> Option<usize> {
 /// runs, because it may use the handle.
 pub unsafe fn read(
     handle: *mut Handle,
-    file: *mut Offline,
     count: c_int,
     callback: Handler,
     user: *mut c_uchar,
+    file: *mut Offline,
 ) -> c_int {
     let most = if count <= 0 { c_int::MAX } else { count };
     let mut done = 0;

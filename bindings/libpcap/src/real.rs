@@ -7,40 +7,14 @@ use core::ptr::{null, null_mut};
 use core::sync::atomic::{AtomicPtr, Ordering};
 use libc::{FILE, addrinfo};
 
-/// Address of a function of the program's libpcap, looked up at its first use.
-struct Symbol {
-    name: &'static CStr,
-    address: AtomicPtr<c_void>,
-}
-
-impl Symbol {
-    const fn new(name: &'static CStr) -> Self {
-        Self {
-            name,
-            address: AtomicPtr::new(null_mut()),
-        }
+/// Address of a function of the program's libpcap; null if no library has it. A line on standard error then names it.
+#[cold]
+fn look_up(name: &CStr) -> *mut c_void {
+    let address = find(name);
+    if address.is_null() {
+        complain(name);
     }
-
-    /// The address; null if no library has the function. A line on standard error then names it.
-    #[inline]
-    fn get(&self) -> *mut c_void {
-        let address = self.address.load(Ordering::Acquire);
-        if address.is_null() {
-            self.look_up()
-        } else {
-            address
-        }
-    }
-
-    #[cold]
-    fn look_up(&self) -> *mut c_void {
-        let address = find(self.name);
-        if address.is_null() {
-            complain(self.name);
-        }
-        self.address.store(address, Ordering::Release);
-        address
-    }
+    address
 }
 
 /// Address of a symbol in the next library in the loader's order. If there is none: in a libpcap that is loaded for a part of the
@@ -214,7 +188,7 @@ impl<T> Refused for *const T {
     const REFUSED: Self = null();
 }
 
-/// Makes a caller of the program's libpcap for each function.
+/// Makes a caller of the program's libpcap for each function. **Cost**: a jump, after a look-up at the first call.
 macro_rules! callers {
     ($($how:ident $name:ident($($arg:ident: $type:ty),*) $(-> $result:ty)?;)*) => {
         $(
@@ -227,18 +201,23 @@ macro_rules! callers {
             pub unsafe fn $name($($arg: $type),*) $(-> $result)? {
                 type Function = unsafe extern "C-unwind" fn($($type),*) $(-> $result)?;
                 // One address for all threads: what each finds is the same.
-                static SYMBOL: Symbol = Symbol::new(
-                    match CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes()) {
-                        Ok(name) => name,
-                        Err(_) => panic!("the name ends with a 0"),
-                    },
-                );
-                let address = SYMBOL.get();
-                if address.is_null() {
-                    return Refused::REFUSED;
+                static ADDRESS: AtomicPtr<c_void> = AtomicPtr::new(first as *mut c_void);
+                /// Looks the function up, and calls it.
+                unsafe extern "C-unwind" fn first($($arg: $type),*) $(-> $result)? {
+                    let Ok(name) = CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes()) else {
+                        return Refused::REFUSED;
+                    };
+                    let address = look_up(name);
+                    if address.is_null() {
+                        return Refused::REFUSED;
+                    }
+                    ADDRESS.store(address, Ordering::Release);
+                    // SAFETY: as below.
+                    unsafe { core::mem::transmute::<*mut c_void, Function>(address)($($arg),*) }
                 }
-                // SAFETY: the address is that of the function with this name, whose type pcap/pcap.h gives. The caller keeps to
-                // its documentation.
+                let address = ADDRESS.load(Ordering::Acquire);
+                // SAFETY: the address is that of `first`, or of the function with this name, whose type pcap/pcap.h gives. The caller
+                // keeps to its documentation.
                 unsafe { core::mem::transmute::<*mut c_void, Function>(address)($($arg),*) }
             }
         )*

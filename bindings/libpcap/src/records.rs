@@ -67,7 +67,11 @@ impl Clock {
     #[inline]
     fn convert(&self, fraction: u64) -> i64 {
         // Below one second in all but damaged pcap files, whose 32 bits stay below 2^63 too.
-        (fraction * self.times / self.divided) as i64
+        let multiple = fraction * self.times;
+        match self.divided {
+            1 => multiple as i64,
+            divided => (multiple / divided) as i64,
+        }
     }
 }
 

@@ -144,16 +144,21 @@ impl Reader for Simulated {
         }
     }
 
-    fn take(&mut self) -> Option<Packet> {
+    fn take(&mut self, packet: &mut Packet) -> bool {
         self.shown = self.block.pop_front();
-        self.shown.as_ref().map(|sent| Packet {
-            seconds: sent.number.into(),
+        let Some(sent) = &self.shown else {
+            return false;
+        };
+        *packet = Packet {
+            seconds: sent.number,
             nanoseconds: 5000,
             captured: sent.bytes.len() as u32,
             wire_len: sent.bytes.len() as u32,
             is_outgoing: sent.is_outgoing,
+            is_last: false,
             data: sent.bytes.as_ptr(),
-        })
+        };
+        true
     }
 
     fn advance(&mut self) -> io::Result<bool> {
@@ -164,7 +169,7 @@ impl Reader for Simulated {
         Ok(count > 0)
     }
 
-    fn release(&mut self, _: bool) {}
+    fn release(&mut self) {}
 
     fn pause(&mut self) -> Option<Waited> {
         Some(self.kernel.borrow_mut().step())

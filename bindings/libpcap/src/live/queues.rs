@@ -15,6 +15,9 @@ use weir_io::sys::xdp::{self, Socket};
 use weir_packet::Frame;
 use weir_packet::savefile::Bytes;
 
+/// Nanoseconds of a second.
+const NS: i64 = 1_000_000_000;
+
 /// Pause after packets.
 const REST: Duration = Duration::from_micros(50);
 
@@ -30,9 +33,9 @@ pub struct Queues {
     rest: OwnedFd,
     is_rest: bool,
     lease: Option<Arc<dyn Lease>>,
-    /// The packets of the lease, and their time, ns since the epoch.
+    /// The packets of the lease, and their time, seconds since the epoch and nanoseconds.
     frames: *const [&'static [u8]],
-    time_ns: i64,
+    time: (u32, u32),
     /// Number of judged packets of the lease.
     judged: usize,
     /// First packet of the last judged batch, and a mask of its passing packets that were not taken.
@@ -43,6 +46,8 @@ pub struct Queues {
     rejected: u64,
     /// Whether packets have arrived since the last wait.
     is_busy: bool,
+    /// Whether the program waits by the descriptor.
+    is_polled: bool,
 }
 
 impl Queues {
@@ -80,7 +85,7 @@ impl Queues {
             is_rest: false,
             lease: None,
             frames: &[],
-            time_ns: 0,
+            time: (0, 0),
             judged: 0,
             batch: 0,
             passing: 0,
@@ -88,6 +93,7 @@ impl Queues {
             judge: LiveJudge::default(),
             rejected: 0,
             is_busy: false,
+            is_polled: false,
         })
     }
 
@@ -134,7 +140,8 @@ impl Queues {
         let Bytes::Slots(slots) = lease.bytes() else {
             return false;
         };
-        self.time_ns = slots.time_ns;
+        let (seconds, rest) = (slots.time_ns / NS, slots.time_ns % NS);
+        self.time = (seconds as u32, rest as u32);
         // SAFETY: only the lifetime changes; the lease is kept as long as the frames.
         self.frames =
             unsafe { std::mem::transmute::<&[&[u8]], &'static [&'static [u8]]>(slots.frames) };
@@ -150,6 +157,11 @@ impl Reader for Queues {
 
     fn fd(&self) -> i32 {
         self.all.as_raw_fd()
+    }
+
+    fn begin_polling(&mut self) -> bool {
+        self.is_polled = true;
+        true
     }
 
     fn set_filter(&mut self, insns: &[Insn]) {
@@ -175,8 +187,8 @@ impl Reader for Queues {
         sum
     }
 
-    fn release(&mut self, is_polled: bool) {
-        if !is_polled || self.has_more() == self.is_rest {
+    fn release(&mut self) {
+        if !self.is_polled || self.has_more() == self.is_rest {
             return;
         }
         self.is_rest = !self.is_rest;
@@ -199,10 +211,10 @@ impl Reader for Queues {
         })
     }
 
-    fn take(&mut self) -> Option<Packet> {
+    fn take(&mut self, packet: &mut Packet) -> bool {
         while self.passing == 0 {
             if self.judged >= self.frames.len() {
-                return None;
+                return false;
             }
             self.judge_next();
         }
@@ -211,14 +223,16 @@ impl Reader for Queues {
         // SAFETY: the lease holds the frames.
         let frame = unsafe { &*self.frames }[index];
         let wire_len = frame.len() as u32;
-        Some(Packet {
-            seconds: self.time_ns.div_euclid(1_000_000_000),
-            nanoseconds: self.time_ns.rem_euclid(1_000_000_000) as u32,
+        *packet = Packet {
+            seconds: self.time.0,
+            nanoseconds: self.time.1,
             captured: wire_len.min(self.snaplen),
             wire_len,
             is_outgoing: false,
+            is_last: !self.has_more(),
             data: frame.as_ptr(),
-        })
+        };
+        true
     }
 
     fn advance(&mut self) -> io::Result<bool> {

@@ -1,6 +1,6 @@
 //! Packets of AF_PACKET's ring.
 
-use super::{Packet, Reader, attach};
+use super::{Packet, Reader, attach, key};
 use crate::judge::LiveJudge;
 use crate::settings::{Backend, Settings};
 use core::sync::atomic::AtomicBool;
@@ -27,6 +27,9 @@ const RECORD: usize = 68;
 /// `PACKET_OUTGOING` of linux/if_packet.h.
 const OUTGOING: u8 = 4;
 
+/// Key of a time that no packet has.
+const ALWAYS: u64 = u64::MAX;
+
 /// Reader of a ring.
 pub struct RingReader {
     ring: Ring,
@@ -37,8 +40,8 @@ pub struct RingReader {
     left: u64,
     snaplen: u32,
     judge: LiveJudge,
-    /// Packets up to this time, ns since the epoch, may have passed an earlier filter.
-    checked_until: i128,
+    /// Packets whose times have a key up to this one may have passed an earlier filter.
+    checked_until: u64,
 }
 
 impl RingReader {
@@ -71,15 +74,17 @@ impl RingReader {
         })
     }
 
+    /// Judges a packet that an earlier filter may have let in, and takes another if it does not pass.
     #[cold]
-    fn passes(&mut self, packet: &Packet) -> bool {
+    #[inline(never)]
+    fn take_judged(&mut self, packet: &mut Packet) -> bool {
         let frame = Frame {
             // SAFETY: the lease holds the bytes.
             data: unsafe { packet.bytes() },
             wire_len: packet.wire_len,
             interface: 0,
         };
-        self.judge.matches(&[frame]) & 1 != 0
+        self.judge.matches(&[frame]) & 1 != 0 || self.take(packet)
     }
 }
 
@@ -106,11 +111,11 @@ impl Reader for RingReader {
         self.judge = LiveJudge::new(insns);
         self.checked_until = if attach(self.fd(), &passing.collect::<Vec<_>>()).is_ok() {
             let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-            now.map_or(i128::MAX, |now| now.as_nanos() as i128)
+            now.map_or(ALWAYS, |now| key(now.as_secs() as u32, now.subsec_nanos()))
         } else {
             // The kernel refuses what it knows nothing of, or what is too long for it.
             let _ = attach(self.fd(), &everything);
-            i128::MAX
+            ALWAYS
         };
     }
 
@@ -124,31 +129,40 @@ impl Reader for RingReader {
         }
     }
 
-    fn release(&mut self, _: bool) {
-        if self.left == 0 {
-            self.lease = None;
-        }
+    fn release(&mut self) {
+        self.lease = None;
     }
 
-    fn take(&mut self) -> Option<Packet> {
-        while self.left > 0 {
-            // SAFETY: the lease holds the records, and nobody writes to them.
-            let records = unsafe { &*self.records };
-            let Some(packet) = packet(records) else {
-                self.left = 0;
-                break;
-            };
-            self.left -= 1;
-            let next = word(records, NEXT) as usize;
-            match records.get(next..) {
-                Some(rest) if next > 0 => self.records = rest,
-                _ => self.left = 0,
-            }
-            if packet.time_ns() > self.checked_until || self.passes(&packet) {
-                return Some(packet);
-            }
+    #[inline]
+    fn take(&mut self, packet: &mut Packet) -> bool {
+        // SAFETY: the lease holds the records, and nobody writes to them.
+        let records = unsafe { &*self.records };
+        let Some(head) = records.first_chunk::<RECORD>().filter(|_| self.left > 0) else {
+            self.left = 0;
+            return false;
+        };
+        let frame = usize::from(u16::from_ne_bytes([head[FRAME], head[FRAME + 1]]));
+        packet.captured = word(head, CAPTURED);
+        if frame + packet.captured as usize > records.len() {
+            // The record leads out of its block.
+            self.left = 0;
+            return false;
         }
-        None
+        packet.data = records[frame..].as_ptr();
+        packet.seconds = word(head, SECONDS);
+        packet.nanoseconds = word(head, NANOSECONDS);
+        packet.wire_len = word(head, WIRE_LEN);
+        packet.is_outgoing = head[PACKET_TYPE] == OUTGOING;
+        let next = word(head, NEXT) as usize;
+        match records.get(next..) {
+            Some(rest) if next > 0 => (self.records, self.left) = (rest, self.left - 1),
+            _ => self.left = 0,
+        }
+        packet.is_last = self.left == 0;
+        if packet.key() > self.checked_until {
+            return true;
+        }
+        self.take_judged(packet)
     }
 
     fn advance(&mut self) -> io::Result<bool> {
@@ -166,23 +180,8 @@ impl Reader for RingReader {
     }
 }
 
-fn word(record: &[u8], at: usize) -> u32 {
-    record[at..at + 4].try_into().map_or(0, u32::from_ne_bytes)
-}
-
-/// The packet of the first record; `None` if the record leads out of its block.
 #[inline]
-fn packet(record: &[u8]) -> Option<Packet> {
-    record.get(..RECORD)?;
-    let frame = usize::from(u16::from_ne_bytes([record[FRAME], record[FRAME + 1]]));
-    let captured = word(record, CAPTURED);
-    let data = record.get(frame..frame + captured as usize)?;
-    Some(Packet {
-        seconds: word(record, SECONDS).into(),
-        nanoseconds: word(record, NANOSECONDS),
-        captured,
-        wire_len: word(record, WIRE_LEN),
-        is_outgoing: record[PACKET_TYPE] == OUTGOING,
-        data: data.as_ptr(),
-    })
+fn word(head: &[u8; RECORD], at: usize) -> u32 {
+    let bytes = [head[at], head[at + 1], head[at + 2], head[at + 3]];
+    u32::from_ne_bytes(bytes)
 }
