@@ -750,6 +750,6 @@ fn finding_words(finding: &Finding, east_s: i32) -> String {
 impl Status {
     /// Whether the last packet was read.
     pub fn is_over(&self) -> bool {
-        matches!(self, Self::Ended | Self::Gone(_) | Self::Faulty(_))
+        matches!(self, Self::Ended | Self::Gone(_) | Self::Damaged(_))
     }
 }

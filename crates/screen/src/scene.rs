@@ -65,8 +65,8 @@ pub enum Status {
     LinkDown(String),
     /// A source ended by an error.
     Gone(String),
-    /// The sources were read as far as this fault of one of them lets them.
-    Faulty(String),
+    /// A source is damaged, and was read up to there.
+    Damaged(String),
     /// Another part of the past is read.
     Reading,
     /// All sources were read to their end.
@@ -84,7 +84,7 @@ impl Status {
             }
             Self::LinkDown(names) => format!("link down: {names} has no carrier"),
             Self::Gone(why) => format!("gone: {why}"),
-            Self::Faulty(why) => format!("read up to a fault: {why}"),
+            Self::Damaged(why) => format!("read up to an error: {why}"),
             Self::Reading => "reading ...".to_owned(),
             Self::Ended => "all is read: < and > move in time, q ends".to_owned(),
         })
@@ -92,6 +92,6 @@ impl Status {
 
     /// Whether an operator should look at the state.
     pub(crate) fn is_alarm(&self) -> bool {
-        matches!(self, Self::LinkDown(_) | Self::Gone(_) | Self::Faulty(_))
+        matches!(self, Self::LinkDown(_) | Self::Gone(_) | Self::Damaged(_))
     }
 }

@@ -74,6 +74,7 @@ pub fn main() -> ExitCode {
         let interfaces = arguments.filter_map(|name| name.into_string().ok());
         return exit_code(Ok(processes::serve(interfaces)));
     }
+    weir_io::sys::writer::open_terminals();
     let command = match parsed(std::env::args_os()) {
         Ok(cli) => cli.command,
         Err(error) => return refused(&error),

@@ -7,15 +7,18 @@
 //! [`stop_on_signals`](super::stop_on_signals)). In a process that handles signals itself, it asks
 //! at intervals whether to go on (see [`interrupt_waits_by`](super::interrupt_waits_by)).
 //! O_NONBLOCK would have the same effect, but is a property of the open file, which an inherited
-//! descriptor shares with other processes. The module sets it only on files that it opens itself.
+//! descriptor shares with other processes. The module sets it only on files that it opens itself:
+//! a terminal is opened once more, because `poll` reports room on it for one byte, and a `write` of
+//! more waits for the rest.
 
 use crate::reserve::{Reserve, Watch};
 use std::fs::File;
-use std::io::{self, Seek, SeekFrom, Write};
+use std::io::{self, IsTerminal, Seek, SeekFrom, Write};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
+use std::sync::OnceLock;
 use std::time::Duration;
 
 /// Longest wait, after the first stop signal, for an output that has no room.
@@ -32,6 +35,8 @@ const LOOK: Duration = Duration::from_millis(100);
 #[derive(Debug)]
 pub struct Writer<F> {
     fd: F,
+    /// The same terminal, opened once more with O_NONBLOCK, if it is one.
+    terminal: Option<File>,
     /// Whether the descriptor is a file or a disk, which takes bytes without a reader and has no `poll`.
     storage: bool,
     /// Watch over the free space of the disk, for a regular file.
@@ -56,8 +61,12 @@ impl<F: AsFd> Writer<F> {
         let kind = kind_of(fd.as_fd());
         let storage = matches!(kind, Some(libc::S_IFREG | libc::S_IFBLK));
         let watch = (kind == Some(libc::S_IFREG)).then(Watch::default);
+        let terminal = (kind == Some(libc::S_IFCHR))
+            .then(|| terminal(fd.as_fd()))
+            .flatten();
         Self {
             fd,
+            terminal,
             storage,
             watch,
             nowait: true,
@@ -184,7 +193,7 @@ impl<F: AsFd> Write for Writer<F> {
         if let Some(earlier) = self.earlier {
             self.replace(earlier, bytes.len())?;
         }
-        let fd = self.fd.as_fd();
+        let fd = self.terminal.as_ref().map_or(self.fd.as_fd(), AsFd::as_fd);
         if let Some(watch) = &mut self.watch {
             watch.take(fd, bytes.len())?;
         }
@@ -248,6 +257,35 @@ fn kind_of(fd: BorrowedFd<'_>) -> Option<libc::mode_t> {
 /// Returns whether a regular file, or a link that leads to no FIFO, device or directory, has this name.
 pub fn is_taken(path: &Path) -> bool {
     path.symlink_metadata().is_ok() && path.metadata().map_or(true, |about| about.is_file())
+}
+
+/// Standard output and standard error, opened once more if they are terminals.
+static TERMINALS: OnceLock<[Option<File>; 2]> = OnceLock::new();
+
+/// Opens the terminals of standard output and standard error once more, so that no write to them waits. The process calls this before
+/// it is confined; a terminal that it may not open is written as it is.
+pub fn open_terminals() {
+    TERMINALS.get_or_init(|| {
+        [io::stdout().as_fd(), io::stderr().as_fd()].map(|fd| {
+            let mut options = File::options();
+            options
+                .write(true)
+                .custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY);
+            let path = format!("/proc/self/fd/{}", fd.as_raw_fd());
+            fd.is_terminal().then(|| options.open(path).ok()).flatten()
+        })
+    });
+}
+
+/// A standard descriptor's terminal, opened once more.
+fn terminal(fd: BorrowedFd<'_>) -> Option<File> {
+    let [out, err] = TERMINALS.get()?;
+    let known = match fd.as_raw_fd() {
+        libc::STDOUT_FILENO => out,
+        libc::STDERR_FILENO => err,
+        _ => return None,
+    };
+    known.as_ref()?.try_clone().ok()
 }
 
 fn is_fifo(path: &Path) -> bool {

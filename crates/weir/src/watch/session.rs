@@ -764,7 +764,7 @@ fn status(facts: &Facts, is_live: bool) -> Status {
     if facts.is_over {
         return match &facts.fault {
             Some(fault) if is_live => Status::Gone(fault.clone()),
-            Some(fault) => Status::Faulty(fault.clone()),
+            Some(fault) => Status::Damaged(fault.clone()),
             None => Status::Ended,
         };
     }

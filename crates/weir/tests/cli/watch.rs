@@ -124,6 +124,15 @@ fn signal(temp: &Temp, name: &str) {
     tool("kill", [&format!("-{name}"), process.trim()]).ok();
 }
 
+/// Whether the process of [`line`] ends soon.
+fn has_ended(temp: &Temp) -> bool {
+    let process = std::fs::read_to_string(temp.at("process")).expect("the process began");
+    let process = format!("/proc/{}/exe", process.trim());
+    wait::within(Duration::from_secs(5), || {
+        std::fs::read_link(&process).is_err()
+    })
+}
+
 /// Checks that the terminal is as before.
 #[track_caller]
 pub fn assert_given_back(temp: &Temp, terminal: &Terminal, how: &str) {
@@ -194,7 +203,7 @@ fn each_end_gives_the_terminal_back() {
     if !can_make_terminals(test) {
         return;
     }
-    for how in ["q", "\u{3}", "TERM", "HUP", "INT"] {
+    for how in ["q", "\u{3}", "TERM", "HUP", "INT", "full"] {
         let temp = Temp::new();
         temp.file("a.pcap", &small_pcap(30));
         let mut watched = line(&temp, &temp.at("a.pcap"));
@@ -206,6 +215,18 @@ fn each_end_gives_the_terminal_back() {
         assert!(how != "TERM" || terminal.all().is_ascii());
         match how {
             "q" | "\u{3}" => terminal.press(how),
+            // Nobody reads the terminal any more, and pictures fill it.
+            "full" => {
+                let script = terminal.child.id().to_string();
+                tool("kill", ["-STOP", &script]).ok();
+                wait::within(Duration::from_millis(500), || {
+                    signal(&temp, "CONT");
+                    false
+                });
+                signal(&temp, "TERM");
+                assert!(has_ended(&temp), "it waits for a terminal without a reader");
+                tool("kill", ["-CONT", &script]).ok();
+            }
             name => signal(&temp, name),
         }
         assert_given_back(&temp, &terminal, how);
@@ -269,14 +290,8 @@ fn a_storm_of_sizes_a_stop_and_a_closed_terminal_do_no_harm() {
     assert_eq!(settings("before"), settings("stopped"));
     temp.file("gone2", b"");
     is_as_before("a stop");
-    let process = std::fs::read_to_string(temp.at("process")).expect("the process began");
     drop(terminal);
-    let process = format!("/proc/{}/exe", process.trim());
-    let has_ended = || std::fs::read_link(&process).is_err();
-    assert!(
-        wait::within(Duration::from_secs(5), has_ended),
-        "it goes on without a terminal"
-    );
+    assert!(has_ended(&temp), "it goes on without a terminal");
 }
 
 #[test]
