@@ -6,7 +6,7 @@ use crate::source::{LOOK, Settings, opened, waited};
 use pyo3::prelude::*;
 use std::ffi::OsString;
 use std::time::{Duration, Instant};
-use weir_api::{By, MeasureOptions, NextAnswer, Sketch};
+use weir_api::{By, HealthParts, MeasureOptions, NextAnswer, Sketch, read_geo};
 
 /// Settings of measurements, by the names that they have in `weir.measure`.
 #[derive(Debug, FromPyObject)]
@@ -22,6 +22,9 @@ pub struct Questions {
     memory: Option<u64>,
     seed: Option<u64>,
     merge: Option<bool>,
+    geo: Vec<OsString>,
+    health: Vec<String>,
+    findings: bool,
 }
 
 impl Questions {
@@ -52,9 +55,30 @@ impl Questions {
             memory: self.memory,
             seed: self.seed,
             merge: self.merge,
+            geo: read_geo(&self.geo).map_err(raised)?,
+            health: parts(&self.health)?,
+            findings: self.findings,
             ..defaults
         })
     }
+}
+
+/// Returns the parts of the health by their names.
+fn parts(names: &[String]) -> PyResult<HealthParts> {
+    let mut parts = HealthParts::default();
+    for name in names {
+        match &name[..] {
+            "tcp" => parts.tcp = true,
+            "dns" => parts.dns = true,
+            "mtu" => parts.path = true,
+            other => {
+                return Err(Refused::new_err(format!(
+                    "health '{other}': it is tcp, dns or mtu"
+                )));
+            }
+        }
+    }
+    Ok(parts)
 }
 
 /// Returns the figure of a name.
@@ -98,9 +122,9 @@ impl Measurement {
         })
     }
 
-    /// Waits at most `timeout` seconds for the next answer: whether it is the summary, and its
-    /// JSON. Returns None if none came; raises StopIteration after the summary.
-    fn next(&self, py: Python<'_>, timeout: f64) -> PyResult<Option<(bool, String)>> {
+    /// Waits at most `timeout` seconds for the next answer: whether it is the summary, its JSON,
+    /// and the JSON of its findings. Returns None if none came; raises StopIteration after the summary.
+    fn next(&self, py: Python<'_>, timeout: f64) -> PyResult<Option<(bool, String, Vec<String>)>> {
         let timeout = waited(timeout)?;
         let measurement = self.measurement.get()?;
         let begun = Instant::now();
@@ -110,7 +134,10 @@ impl Measurement {
                 .detach(|| measurement.next(left.min(LOOK)))
                 .map_err(raised)?
             {
-                NextAnswer::Answer(answer) => return Ok(Some((answer.is_summary, answer.json))),
+                NextAnswer::Answer(answer) => {
+                    let findings = answer.findings.iter().map(weir_api::finding_json);
+                    return Ok(Some((answer.is_summary, answer.json, findings.collect())));
+                }
                 NextAnswer::End => return Err(pyo3::exceptions::PyStopIteration::new_err(())),
                 NextAnswer::Nothing => py.check_signals()?,
             }

@@ -8,6 +8,7 @@ use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use std::ffi::OsString;
+use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::{ThreadId, current};
 
@@ -112,16 +113,25 @@ impl Sink {
 impl Sink {
     /// Opens a sink: a capture file (.pcap, else pcapng), "-" for standard output, an interface such as "af_packet:eth0", or "null". An
     /// interface that carries the default route or this login, or is a port of a bridge, sends only if `yes_send` names it. A file leaves
-    /// `reserve` bytes of the disk free: by default 1 GiB, or a twentieth of the disk if that is less.
+    /// `reserve` bytes of the disk free: by default 1 GiB, or a twentieth of the disk if that is less. `shift_ns` is added to the times of
+    /// packets. `anonymize` is a file with a key of 32 bytes that its owner alone may read: packets get other addresses by it, and keep
+    /// `payload` bytes after their headers.
     #[new]
-    #[pyo3(signature = (name, *, yes_send=None, reserve=None))]
+    #[pyo3(signature = (name, *, yes_send=None, reserve=None, shift_ns=0, anonymize=None, payload=0))]
     fn new(
         py: Python<'_>,
         name: &Bound<'_, PyAny>,
         yes_send: Option<Vec<String>>,
         reserve: Option<u64>,
+        shift_ns: i64,
+        anonymize: Option<PathBuf>,
+        payload: usize,
     ) -> PyResult<Self> {
         let yes_send = yes_send.unwrap_or_default();
+        if anonymize.is_none() && payload > 0 {
+            let words = "payload is about packets with other addresses: give anonymize as well";
+            return Err(Refused::new_err(words));
+        }
         let name: OsString = py
             .import("os")?
             .call_method1("fsdecode", (name,))?
@@ -130,7 +140,9 @@ impl Sink {
             let options = weir_api::SinkOptions {
                 yes_send,
                 reserve,
-                ..weir_api::SinkOptions::default()
+                shift_ns,
+                anonymize,
+                payload,
             };
             weir_api::Sink::open_with(name, &options)
         });

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
-use weir_api::{CaptureSettings, Direction, Options, Order};
+use weir_api::{CaptureSettings, Direction, Options, Order, Within};
 
 /// Takes a number of seconds.
 pub fn waited(timeout: f64) -> PyResult<Duration> {
@@ -96,6 +96,8 @@ pub struct Settings {
     sets: Vec<String>,
     rules: Option<String>,
     connections: usize,
+    dedup: Option<u32>,
+    dedup_within_ns: Option<u64>,
     yes_take: Vec<String>,
     direction: String,
     promiscuous: bool,
@@ -163,6 +165,14 @@ impl Settings {
             times: [self.since_ns, self.until_ns],
             rules: self.rules,
             connections: self.connections,
+            dedup: match (self.dedup, self.dedup_within_ns) {
+                (Some(_), Some(_)) => {
+                    return Err(Refused::new_err(
+                        "dedup and dedup_within exclude each other: give one of them",
+                    ));
+                }
+                (packets, ns) => packets.map(Within::Packets).or(ns.map(Within::Time)),
+            },
             yes_take: self.yes_take,
             stop: Some(Arc::default()),
             ..Options::default()

@@ -44,6 +44,19 @@ fn the_package_for_python_keeps_its_promises() {
     assert!(passed >= 45 && shown.contains("\nOK\n"), "{shown}");
 }
 
+#[test]
+fn health_and_findings_are_typed_and_sinks_write_other_addresses() {
+    let scratch = Scratch::new();
+    let test = "health_and_findings_are_typed_and_sinks_write_other_addresses";
+    let Some(python) = Python::new(test, &scratch, &["numpy"]) else {
+        return;
+    };
+    let capture = scratch.file("a.pcap", &mixed(6000));
+    let mut command = python.command(&[file("typed.py").to_str().unwrap(), &capture]);
+    let shown = good(&command.output().unwrap());
+    assert!(shown.contains("Ran 2 tests"), "{shown}");
+}
+
 /// The types that editors and mypy see are those of the library.
 #[test]
 fn the_types_are_those_of_the_library() {

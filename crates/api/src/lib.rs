@@ -35,7 +35,7 @@ mod sink;
 mod source;
 
 pub use error::Error;
-pub use measurement::{Answer, Measurement, NextAnswer, read_geo};
+pub use measurement::{Answer, Measurement, NextAnswer, finding_json, read_geo};
 pub use options::{MOST_WORKERS, Options};
 pub use recorder::{NextSaved, Recorder};
 pub use sink::{Sink, SinkCounts, SinkOptions};
@@ -47,7 +47,7 @@ pub use weir_engine::dedup::Within;
 pub use weir_engine::record::trigger::{Condition, Keep, Span, Trigger};
 pub use weir_engine::session::Order;
 pub use weir_io::sys::interrupt_waits_by;
-pub use weir_measure::health::Parts as HealthParts;
+pub use weir_measure::health::{self, Parts as HealthParts};
 pub use weir_measure::{By, Geo, KeyKind, Sketch};
 pub use weir_messages::measurement::Options as MeasureOptions;
 pub use weir_messages::recording::{
@@ -56,3 +56,4 @@ pub use weir_messages::recording::{
 pub use weir_packet::descriptor::Descriptor;
 pub use weir_packet::time::{Digits, Shape, Stamp};
 pub use weir_pipeline::measuring::Design;
+pub use weir_view::{Finding, Kind as FindingKind, State as FindingState};

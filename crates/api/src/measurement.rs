@@ -15,21 +15,28 @@ use weir_engine::name::Name;
 use weir_engine::outputs::Outputs;
 use weir_engine::run::{Ended, Run, Setup};
 use weir_engine::session::{End, Order};
-use weir_measure::Geo;
+use weir_measure::{Geo, Window, health};
 use weir_messages::events::{Line, end_lines};
 use weir_messages::geo;
 use weir_messages::json::line;
-use weir_messages::measured::{Answers, Beside, LeftOut, MOST_WAITING, time_lines, total};
+use weir_messages::measured::{
+    Answers, Beside, LeftOut, MOST_WAITING, time_lines, too_many_findings, total,
+};
 use weir_messages::measurement::{Options as MeasureOptions, check_queues, snaplen};
 use weir_pipeline::select::Selection;
+use weir_view::{Finding, View};
 
 /// An answer of a measurement.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Answer {
     /// Whether this is the summary, the last answer.
     pub is_summary: bool,
     /// The answer: a JSON object in one line, as `weir measure --json` prints it.
     pub json: String,
+    /// Health of the traffic of the answer, with the parts that [`MeasureOptions::health`] names; `None` if it names none.
+    pub health: Option<Arc<health::Report>>,
+    /// Findings that began or ended since the answer before, if [`MeasureOptions::findings`] is set; the summary also has open findings.
+    pub findings: Vec<Finding>,
 }
 
 /// Reads databases of autonomous systems and countries, for [`MeasureOptions::geo`]; `None` without files.
@@ -40,8 +47,13 @@ pub fn read_geo<N: Clone + Into<Name>>(files: &[N]) -> Result<Option<Arc<Geo>>, 
     geo::read_geo(&files).map_err(Error::refused)
 }
 
+/// Returns the JSON object of a finding in one line, as `weir measure --findings --json` prints it.
+pub fn finding_json(finding: &Finding) -> String {
+    line("finding", &weir_messages::view::finding(finding))
+}
+
 /// Result of [`Measurement::next`].
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum NextAnswer {
     /// An answer.
     Answer(Answer),
@@ -72,6 +84,7 @@ pub struct Measurement {
     /// Contents of the answers; the windows left out.
     shape: Answers,
     left_out: Arc<Mutex<LeftOut>>,
+    findings: Arc<Mutex<Findings>>,
     options: MeasureOptions,
     is_live: bool,
     state: Mutex<State>,
@@ -92,7 +105,71 @@ struct Giver {
     heard: Arc<Mutex<Heard>>,
     shape: Answers,
     left_out: Arc<Mutex<LeftOut>>,
+    findings: Arc<Mutex<Findings>>,
     is_live: bool,
+}
+
+fn health_of(window: &Window<'_>) -> Option<Arc<health::Report>> {
+    let report = window.health.filter(|report| report.has_parts());
+    report.map(|report| Arc::new(report.clone()))
+}
+
+/// Findings that no answer has yet.
+#[derive(Debug, Default)]
+struct Findings {
+    /// `None`: findings are not wanted.
+    view: Option<View>,
+    waiting: Vec<Finding>,
+    left_out: u64,
+}
+
+impl Findings {
+    /// Most findings that wait for an answer.
+    const MOST: usize = 1024;
+
+    fn new(options: &MeasureOptions) -> Self {
+        let settings = || weir_view::Settings {
+            local: options.local.clone(),
+            ..weir_view::Settings::default()
+        };
+        Self {
+            view: options.findings.then(|| View::new(settings())),
+            ..Self::default()
+        }
+    }
+
+    fn add(&mut self, window: &Window<'_>) {
+        if let Some(view) = &mut self.view {
+            view.add(window);
+            self.note();
+        }
+    }
+
+    fn note(&mut self) {
+        let notices = self
+            .view
+            .as_mut()
+            .map(|view| view.findings().take_notices());
+        for finding in notices.unwrap_or_default() {
+            match self.waiting.len() < Self::MOST {
+                true => self.waiting.push(finding),
+                false => self.left_out += 1,
+            }
+        }
+    }
+
+    fn take(&mut self) -> Vec<Finding> {
+        std::mem::take(&mut self.waiting)
+    }
+
+    /// Ends the search for findings. Returns a line on findings that were left out.
+    fn finish(&mut self) -> Option<String> {
+        let view = self.view.as_mut()?;
+        view.findings().finish();
+        self.left_out += view.findings().left_out();
+        self.note();
+        (self.left_out > 0).then(|| too_many_findings(self.left_out))
+    }
 }
 
 impl Giver {
@@ -100,6 +177,7 @@ impl Giver {
         let Event::Window(window) = event else {
             return locked(&self.heard).event(&event);
         };
+        locked(&self.findings).add(&window);
         // A file waits until there is room. A capture must not.
         let has_room = !self.is_live || self.feed.has_room();
         let window = locked(&self.left_out).admit(window, has_room);
@@ -107,6 +185,8 @@ impl Giver {
             self.feed.add(Answer {
                 is_summary: false,
                 json: line("window", &self.shape.window(&window)),
+                health: health_of(&window),
+                findings: locked(&self.findings).take(),
             });
         }
     }
@@ -183,7 +263,11 @@ impl Measurement {
             shares: shares.map_err(Error::refused)?,
             yes_take: &options.yes_take,
         })?;
-        check_queues(&run, opening.session.inputs()).map_err(Error::refused)?;
+        let inputs = opening.session.inputs();
+        check_queues(&run, inputs).map_err(Error::refused)?;
+        measure
+            .check_health(opening.session.names(), inputs.len(), true)
+            .map_err(Error::refused)?;
         shape.captures(opening.session.inputs());
         let Opening {
             session,
@@ -194,11 +278,13 @@ impl Measurement {
         } = opening;
         let (feed, answers) = queue(MOST_WAITING);
         let left_out = Arc::<Mutex<LeftOut>>::default();
+        let findings = Arc::new(Mutex::new(Findings::new(&measure)));
         let giver = Giver {
             feed,
             heard: Arc::clone(&heard),
             shape: shape.clone(),
             left_out: Arc::clone(&left_out),
+            findings: Arc::clone(&findings),
             is_live,
         };
         let control = Arc::clone(run.control());
@@ -213,6 +299,7 @@ impl Measurement {
             heard,
             shape,
             left_out,
+            findings,
             options: measure,
             is_live,
             state: Mutex::new(state),
@@ -302,9 +389,13 @@ impl Measurement {
         let json = line("summary", &self.shape.summary(&total, &beside));
         let lines = time_lines(&total, finished, self.options.window.is_some(), "");
         heard.remarks.extend(lines);
+        let mut findings = locked(&self.findings);
+        heard.remarks.extend(findings.finish());
         Some(Answer {
             is_summary: true,
             json,
+            health: health_of(&total),
+            findings: findings.take(),
         })
     }
 

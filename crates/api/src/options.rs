@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use weir_engine::batches;
 use weir_engine::capture::Settings;
-use weir_engine::dedup::Within;
+use weir_engine::dedup::{MOST as MOST_COMPARED, Within};
 use weir_engine::firewall::RuleSettings;
 use weir_engine::name::Name;
 use weir_engine::records::{self, CheckError, Query};
@@ -110,6 +110,13 @@ impl Options {
         {
             return Err(Error::refused(format!(
                 "from_ns {from} is later than to_ns {to}: no packet can lie between them"
+            )));
+        }
+        if let Some(Within::Packets(packets)) = self.dedup
+            && !(2..=MOST_COMPARED).contains(&packets)
+        {
+            return Err(Error::refused(format!(
+                "dedup: {packets} is no number of packets from 2 to {MOST_COMPARED}"
             )));
         }
         if !CONNECTIONS.contains(&self.connections) {

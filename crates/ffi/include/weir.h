@@ -9,6 +9,18 @@
 // Version of the functions and structures: it grows with each change that breaks programs built earlier.
 #define WEIR_ABI 1
 
+// The list of DNS servers with the most queries.
+#define WEIR_DNS_SERVERS 0
+
+// The list of names with the longest times.
+#define WEIR_DNS_SLOW 1
+
+// The list of names with the most answers of failure.
+#define WEIR_DNS_FAILING 2
+
+// The list of names with the most queries without an answer.
+#define WEIR_DNS_UNANSWERED 3
+
 // Interfaces of the source have several link types: weir_interface_of returns the link type of
 // each packet.
 #define WEIR_MIXED 65536
@@ -88,6 +100,19 @@
 // Numbers of distinct pairs of a peer and a destination port rank the keys.
 #define WEIR_BY_CONTACTS 64
 
+// Each window is searched for findings: scans, floods, storms, losses and new hosts; with WEIR_HEALTH_DNS also slow DNS servers. Needs
+// windows of 1 s or longer.
+#define WEIR_FINDINGS 128
+
+// The health of TCP is examined: weir_answer_tcp.
+#define WEIR_HEALTH_TCP 256
+
+// The health of DNS is examined: weir_answer_dns.
+#define WEIR_HEALTH_DNS 512
+
+// Fragments and messages that a packet is too big are counted: `health.mtu` of the answer.
+#define WEIR_HEALTH_MTU 1024
+
 // Table of the largest keys, with bounds that always hold.
 #define WEIR_HEAVY 0
 
@@ -160,6 +185,166 @@
 // Status of a call: 0 or more if it did its work, less than 0 if it did not.
 typedef int32_t weir_status;
 
+// A text. Free it with weir_text_free: texts count among the 65536 objects that a process may have.
+//
+// A text about an error is the line that the command would print. If it names a flag, such as `--ring` or `--memory`, the option of that name
+// is meant, here weir_options.ring or weir_measure_options.memory.
+typedef uint64_t weir_text;
+
+// Health of the TCP conversations of an answer. The page docs/reference/health.md has the rule of each figure.
+typedef struct {
+  // Conversations.
+  uint64_t conversations;
+  // Conversations whose begin was not seen.
+  uint64_t midway;
+  // Conversations for which there is room.
+  uint64_t capacity;
+  // Conversations that were displaced because the table was full; the sums have their figures.
+  uint64_t evicted;
+  // The most that a displaced conversation had retransmitted.
+  uint64_t evicted_retransmitted;
+  // TCP packets that could not be judged, such as fragments.
+  uint64_t unjudged;
+  // Rows for weir_answer_conversation.
+  uint64_t rows;
+} weir_tcp;
+
+// Figures of TCP segments: of one end of a conversation, or of all conversations.
+typedef struct {
+  // Segments.
+  uint64_t packets;
+  // Bytes of payload.
+  uint64_t payload;
+  // Segments sent again.
+  uint64_t retransmitted;
+  // Bytes of payload sent again.
+  uint64_t retransmitted_bytes;
+  // Retransmitted segments that duplicate ACKs asked for.
+  uint64_t fast;
+  // Retransmitted segments that were acknowledged before.
+  uint64_t spurious;
+  // Segments whose bytes were seen before.
+  uint64_t repeated;
+  // Segments out of order.
+  uint64_t out_of_order;
+  // Duplicate ACKs.
+  uint64_t duplicate_acks;
+  // Windows of 0.
+  uint64_t zero_windows;
+  // Segments with RST.
+  uint64_t resets;
+  // Segments after a gap.
+  uint64_t gaps;
+  // Segments whose acknowledgement was not timed.
+  uint64_t untimed;
+  // Acknowledgements that were timed.
+  uint64_t rtt_count;
+  // Shortest round trip, ns; -1 without one.
+  int64_t rtt_min_ns;
+  // Mean round trip, ns; -1 without one.
+  int64_t rtt_mean_ns;
+  // Longest round trip, ns; -1 without one.
+  int64_t rtt_max_ns;
+} weir_tcp_figures;
+
+// A TCP conversation. Its texts stay until the answer is freed.
+typedef struct {
+  // Address of the client; of the lower end if the begin was not seen.
+  const char *src;
+  // Address of the other end.
+  const char *dst;
+  // Port of `src`.
+  uint32_t sport;
+  // Port of `dst`.
+  uint32_t dport;
+  // Time of the first packet, ns since 1970.
+  int64_t first_ns;
+  // Time of the latest packet.
+  int64_t latest_ns;
+  // Time of the handshake, ns; -1 if it is unknown.
+  int64_t handshake_ns;
+  // 1 if the begin was seen.
+  uint32_t begun;
+  // 0.
+  uint32_t reserved;
+} weir_tcp_conversation;
+
+// Health of the DNS transactions of an answer.
+typedef struct {
+  // Answers without a query.
+  uint64_t unasked;
+  // Messages that could not be read.
+  uint64_t unread;
+  // Names for which there is room.
+  uint64_t capacity;
+  // Open queries that were displaced because the table was full.
+  uint64_t evicted_queries;
+  // Names that were displaced.
+  uint64_t evicted_names;
+  // Servers that were displaced.
+  uint64_t evicted_servers;
+  // Rows of the list WEIR_DNS_SERVERS.
+  uint64_t servers;
+  // Rows of the list WEIR_DNS_SLOW.
+  uint64_t slow;
+  // Rows of the list WEIR_DNS_FAILING.
+  uint64_t failing;
+  // Rows of the list WEIR_DNS_UNANSWERED.
+  uint64_t unanswered;
+} weir_dns;
+
+// Figures of DNS transactions: of a server, of a name, or of all.
+typedef struct {
+  // Address of the server, or the name, as text of printable ASCII; NULL for all transactions. It stays until the answer is freed.
+  const char *name;
+  // Numbers of answers by response code: 0 no error, 2 server failure, 3 no such name. They stay until the answer is freed.
+  const uint64_t *codes;
+  // Number of `codes`.
+  uint32_t code_count;
+  // 0.
+  uint32_t reserved;
+  // Queries that began a transaction.
+  uint64_t queries;
+  // Queries sent again.
+  uint64_t retransmitted;
+  // Answers after the first.
+  uint64_t repeated;
+  // Queries without an answer.
+  uint64_t unanswered;
+  // Transactions that were timed.
+  uint64_t time_count;
+  // Median time, ns, within 7 %; -1 without one.
+  int64_t median_ns;
+  // Mean time, ns; -1 without one.
+  int64_t mean_ns;
+  // Longest time, ns; -1 without one.
+  int64_t max_ns;
+} weir_dns_figures;
+
+// A finding that began or ended. Its texts stay until the answer is freed.
+typedef struct {
+  // Number of the finding; its begin and its end have the same.
+  uint64_t number;
+  // "scan", "flood", "storm", "slow_dns", "loss" or "new_host".
+  const char *kind;
+  // "begin"; "end"; "open": it goes on at the end of the measurement.
+  const char *state;
+  // Address that it is about; NULL: the whole link.
+  const char *host;
+  // Begin of the first window that met the rule, ns since 1970.
+  int64_t begin_ns;
+  // End of the last window that met it.
+  int64_t last_ns;
+  // Figure of the last window, in `unit`.
+  double figure;
+  // Largest figure.
+  double most;
+  // Unit of both figures, in words.
+  const char *unit;
+  // Counts of the window with the largest figure, in words.
+  const char *row;
+} weir_finding;
+
 // A batch that is held. Give it back with weir_release.
 typedef uint64_t weir_lease;
 
@@ -172,12 +357,6 @@ typedef struct {
   // First element, aligned for its type.
   void *values;
 } weir_column;
-
-// A text. Free it with weir_text_free: texts count among the 65536 objects that a process may have.
-//
-// A text about an error is the line that the command would print. If it names a flag, such as `--ring` or `--memory`, the option of that name
-// is meant, here weir_options.ring or weir_measure_options.memory.
-typedef uint64_t weir_text;
 
 // Settings of a source. Set all bytes to 0 and `size` to sizeof(weir_options): a 0 stands for the default of each field.
 typedef struct {
@@ -226,8 +405,11 @@ typedef struct {
   const char *const *sets;
   // Number of sets.
   uint32_t set_count;
-  // 0.
-  uint32_t reserved;
+  // Duplicates are left out of the packets that pass: a duplicate has the bytes of one of so many packets that pass, itself included, 2
+  // to 1000000; 0 for none, or by `dedup_ns`.
+  uint32_t dedup;
+  // Duplicates are packets with the bytes of a packet up to this time before, ns; 0 for none, or by `dedup`.
+  uint64_t dedup_ns;
 } weir_options;
 
 // Settings of a measurement. Set all bytes to 0 and `size` to sizeof(weir_measure_options): a 0 stands for the default of each field.
@@ -259,6 +441,15 @@ typedef struct {
   uint64_t late_ns;
   // Seed of the hash functions, with WEIR_SEED.
   uint64_t seed;
+  // Databases in the MaxMind DB format (.mmdb), for the keys asn, country and network, and for columns such as src_country; their number
+  // is `geo_count`. They are read by the opening.
+  const char *const *geo;
+  // Number of databases.
+  uint32_t geo_count;
+  // 0.
+  uint32_t reserved;
+  // Names of the columns of the rows, with commas between them; NULL for the usual ones.
+  const char *columns;
 } weir_measure_options;
 
 // A measurement. Close it with weir_measure_close.
@@ -335,6 +526,13 @@ typedef struct {
   // Bytes of the disk that stay free: a file grows no further, and the sink has failed then; 0 for 1 GiB, or a twentieth of the disk if
   // that is less.
   uint64_t reserve;
+  // Time that is added to the timestamps of packets, ns.
+  int64_t shift_ns;
+  // File with the key of other addresses, 32 bytes that its owner alone may read: packets get other addresses by it, as with
+  // `--anonymize`. NULL leaves addresses as they are.
+  const char *anonymize;
+  // Bytes of payload that are kept of each packet with other addresses. Payload may have addresses, which stay.
+  uint64_t payload;
 } weir_sink_options;
 
 // Packets by what became of them: given = written + refused + lost.
@@ -479,6 +677,54 @@ uint32_t weir_abi(void);
 // Returns the version of weir, such as "0.1.0"; never NULL.
 const char *weir_version(void);
 
+// Gives the health of the TCP conversations of an answer of weir_measure_next, and their sum. WEIR_NOTHING if the measurement has no
+// WEIR_HEALTH_TCP. `sum` may be NULL.
+//
+// The caller promises:
+// `tcp` leads to memory for its structure; `sum` is NULL or leads to memory for figures.
+weir_status weir_answer_tcp(weir_text answer,
+                            weir_tcp *tcp,
+                            weir_tcp_figures *sum);
+
+// Gives row `index` of the TCP conversations of an answer, with the figures of the segments of `src` (`sent`) and of `dst` (`received`).
+// WEIR_NOTHING after the last row. `sent` and `received` may be NULL.
+//
+// The caller promises:
+// `conversation` leads to memory for its structure; `sent` and `received` are NULL or lead to memory for figures.
+weir_status weir_answer_conversation(weir_text answer,
+                                     size_t index,
+                                     weir_tcp_conversation *conversation,
+                                     weir_tcp_figures *sent,
+                                     weir_tcp_figures *received);
+
+// Gives the health of the DNS transactions of an answer, and their sum. WEIR_NOTHING if the measurement has no WEIR_HEALTH_DNS. `sum` may
+// be NULL.
+//
+// The caller promises:
+// `dns` leads to memory for its structure; `sum` is NULL or leads to memory for figures.
+weir_status weir_answer_dns(weir_text answer,
+                            weir_dns *dns,
+                            weir_dns_figures *sum);
+
+// Gives row `index` of a list of DNS: WEIR_DNS_SERVERS, WEIR_DNS_SLOW, WEIR_DNS_FAILING or WEIR_DNS_UNANSWERED. WEIR_NOTHING after the
+// last row.
+//
+// The caller promises:
+// `row` leads to memory for figures.
+weir_status weir_answer_dns_row(weir_text answer,
+                                uint32_t list,
+                                size_t index,
+                                weir_dns_figures *row);
+
+// Gives finding `index` of an answer. It has the findings that began or ended since the answer before; the summary also has open ones.
+// WEIR_NOTHING after the last, and without WEIR_FINDINGS.
+//
+// The caller promises:
+// `finding` leads to memory for a finding.
+weir_status weir_answer_finding(weir_text answer,
+                                size_t index,
+                                weir_finding *finding);
+
 // Gives a batch back to its source, in any order and from any thread. Its memory must not be read from then on.
 //
 // **Cost**: some atomic operations. WEIR_CLOSED if it was released before.
@@ -532,7 +778,7 @@ weir_status weir_measure_open(const char *const *names,
 
 // Waits at most `timeout_ns` for the next answer: each complete window, if the options name one,
 // and at the end the summary. `text` gets a JSON object in one line, as `weir measure --json`
-// prints it; free it with weir_text_free. `is_summary`, if not NULL, gets 1 for the summary, else
+// prints it; free it with weir_text_free. weir_answer_tcp and so on give its figures as structures. `is_summary`, if not NULL, gets 1 for the summary, else
 // 0.
 //
 // Returns WEIR_NOTHING if there was no answer, WEIR_END after the summary, and once before that

@@ -284,6 +284,23 @@ pub(crate) unsafe fn names(
     (0..count).map(|i| unsafe { name(*list.add(i)) }).collect()
 }
 
+/// Names of files; none if `count` is 0.
+///
+/// # Safety
+/// As for [`names`].
+pub(crate) unsafe fn names_of(
+    list: *const *const core::ffi::c_char,
+    count: u32,
+    what: &str,
+) -> Result<Vec<Name>, Failure> {
+    if count == 0 {
+        return Ok(Vec::new());
+    }
+    check(list, what)?;
+    // SAFETY: forwarded to the caller.
+    unsafe { names(list, count as usize) }
+}
+
 /// Texts of the caller; none if `count` is 0.
 ///
 /// # Safety
@@ -329,7 +346,16 @@ pub(crate) unsafe fn structure<T: Copy>(
 /// # Safety
 /// `to` is NULL, or leads to memory of the caller for a handle.
 pub(crate) unsafe fn store_text(to: *mut weir_text, text: String) -> Result<(), Failure> {
-    let handle = insert(Object::Text(Text::new(text)))?;
+    // SAFETY: forwarded to the caller.
+    unsafe { store_made(to, Text::new(text)) }
+}
+
+/// Stores a text that was made.
+///
+/// # Safety
+/// As for [`store_text`].
+pub(crate) unsafe fn store_made(to: *mut weir_text, text: Text) -> Result<(), Failure> {
+    let handle = insert(Object::Text(text))?;
     // SAFETY: forwarded to the caller.
     unsafe { store(to, handle, "text") }
 }

@@ -13,6 +13,8 @@
     reason = "types have the names that C programs see"
 )]
 
+#[allow(unsafe_code, reason = "pointers of the caller, and rows of reports")]
+mod answer;
 #[allow(unsafe_code, reason = "pointers of the caller")]
 mod batch;
 #[allow(unsafe_code, reason = "pointers of the caller")]
@@ -32,6 +34,12 @@ mod text;
 #[allow(unsafe_code, reason = "pointers of the caller, and system calls")]
 mod thread;
 
+pub use answer::{
+    WEIR_DNS_FAILING, WEIR_DNS_SERVERS, WEIR_DNS_SLOW, WEIR_DNS_UNANSWERED,
+    weir_answer_conversation, weir_answer_dns, weir_answer_dns_row, weir_answer_finding,
+    weir_answer_tcp, weir_dns, weir_dns_figures, weir_finding, weir_tcp, weir_tcp_conversation,
+    weir_tcp_figures,
+};
 pub use batch::{
     WEIR_CAPTURED, WEIR_DST, WEIR_DST_PORT, WEIR_DST4, WEIR_INTERFACE, WEIR_IP_VERSION, WEIR_MIXED,
     WEIR_NETWORK_OFFSET, WEIR_PAYLOAD_OFFSET, WEIR_PROTOCOL, WEIR_SRC, WEIR_SRC_PORT, WEIR_SRC4,
@@ -46,8 +54,8 @@ pub use call::{
 };
 pub use measure::{
     WEIR_ASYNC, WEIR_AUTO, WEIR_BY_BYTES, WEIR_BY_CONTACTS, WEIR_BY_PEERS, WEIR_BY_PORTS, WEIR_CMS,
-    WEIR_CMS_CONSERVATIVE, WEIR_EXACT, WEIR_HEAVY, WEIR_NO_MERGE, WEIR_RSS, WEIR_SEED, WEIR_SHARED,
-    WEIR_SYNC,
+    WEIR_CMS_CONSERVATIVE, WEIR_EXACT, WEIR_FINDINGS, WEIR_HEALTH_DNS, WEIR_HEALTH_MTU,
+    WEIR_HEALTH_TCP, WEIR_HEAVY, WEIR_NO_MERGE, WEIR_RSS, WEIR_SEED, WEIR_SHARED, WEIR_SYNC,
 };
 pub use measure::{
     weir_measure, weir_measure_close, weir_measure_next, weir_measure_open, weir_measure_options,

@@ -1,14 +1,17 @@
 //! Measurements: the answers of `weir measure`, as texts.
 
 use crate::call::{
-    Failure, OBJECTS, Object, WEIR_CLOSED, WEIR_END, WEIR_NOTHING, WEIR_OK, call, call_with_error,
-    check, get, insert, kind, names, store, store_text, structure, texts, weir_status,
+    self, Failure, OBJECTS, Object, WEIR_CLOSED, WEIR_END, WEIR_NOTHING, WEIR_OK, call,
+    call_with_error, check, get, insert, kind, names, store, store_made, store_text, structure,
+    text, texts, weir_status,
 };
 use crate::source::{options, weir_options};
-use crate::text::weir_text;
+use crate::text::{Text, weir_text};
 use core::ffi::c_char;
 use std::time::Duration;
-use weir_api::{By, Design, MeasureOptions, Measurement, NextAnswer, Sketch};
+use weir_api::{
+    By, Design, HealthParts, MeasureOptions, Measurement, NextAnswer, Sketch, read_geo,
+};
 
 /// A measurement. Close it with weir_measure_close.
 pub type weir_measure = u64;
@@ -27,7 +30,16 @@ pub const WEIR_BY_PEERS: u32 = 16;
 pub const WEIR_BY_PORTS: u32 = 32;
 /// Numbers of distinct pairs of a peer and a destination port rank the keys.
 pub const WEIR_BY_CONTACTS: u32 = 64;
-const KNOWN_FLAGS: u32 = 127;
+/// Each window is searched for findings: scans, floods, storms, losses and new hosts; with WEIR_HEALTH_DNS also slow DNS servers. Needs
+/// windows of 1 s or longer.
+pub const WEIR_FINDINGS: u32 = 128;
+/// The health of TCP is examined: weir_answer_tcp.
+pub const WEIR_HEALTH_TCP: u32 = 256;
+/// The health of DNS is examined: weir_answer_dns.
+pub const WEIR_HEALTH_DNS: u32 = 512;
+/// Fragments and messages that a packet is too big are counted: `health.mtu` of the answer.
+pub const WEIR_HEALTH_MTU: u32 = 1024;
+const KNOWN_FLAGS: u32 = 2047;
 /// Flags of which at most one may be set.
 const FIGURES: [(u32, By); 4] = [
     (WEIR_BY_BYTES, By::Bytes),
@@ -93,6 +105,15 @@ pub struct weir_measure_options {
     pub late_ns: u64,
     /// Seed of the hash functions, with WEIR_SEED.
     pub seed: u64,
+    /// Databases in the MaxMind DB format (.mmdb), for the keys asn, country and network, and for columns such as src_country; their number
+    /// is `geo_count`. They are read by the opening.
+    pub geo: *const *const c_char,
+    /// Number of databases.
+    pub geo_count: u32,
+    /// 0.
+    pub reserved: u32,
+    /// Names of the columns of the rows, with commas between them; NULL for the usual ones.
+    pub columns: *const c_char,
 }
 
 /// Returns the figure that ranks the keys.
@@ -131,6 +152,13 @@ unsafe fn measure_options(options: *const weir_measure_options) -> Result<Measur
         .iter()
         .map(|key| key.parse().map_err(Failure::refused))
         .collect::<Result<Vec<_>, _>>()?;
+    // SAFETY: the caller promises that many texts, and a text.
+    let (geo, columns) = unsafe {
+        (
+            call::names_of(options.geo, options.geo_count, "weir_measure_options.geo")?,
+            text(options.columns, "weir_measure_options.columns")?,
+        )
+    };
     let time = |ns: u64| (ns > 0).then(|| Duration::from_nanos(ns));
     let mut chosen = MeasureOptions {
         by: figure(options.flags)?,
@@ -160,6 +188,14 @@ unsafe fn measure_options(options: *const weir_measure_options) -> Result<Measur
         shared: has(WEIR_SHARED),
         seed: has(WEIR_SEED).then_some(options.seed),
         merge: has(WEIR_NO_MERGE).then_some(false),
+        geo: read_geo(&geo)?,
+        columns: columns.map(str::to_owned),
+        findings: has(WEIR_FINDINGS),
+        health: HealthParts {
+            tcp: has(WEIR_HEALTH_TCP),
+            dns: has(WEIR_HEALTH_DNS),
+            path: has(WEIR_HEALTH_MTU),
+        },
         ..MeasureOptions::default()
     };
     // A 0 stands for the default.
@@ -234,7 +270,7 @@ pub unsafe extern "C" fn weir_measure_open(
 
 /// Waits at most `timeout_ns` for the next answer: each complete window, if the options name one,
 /// and at the end the summary. `text` gets a JSON object in one line, as `weir measure --json`
-/// prints it; free it with weir_text_free. `is_summary`, if not NULL, gets 1 for the summary, else
+/// prints it; free it with weir_text_free. weir_answer_tcp and so on give its figures as structures. `is_summary`, if not NULL, gets 1 for the summary, else
 /// 0.
 ///
 /// Returns WEIR_NOTHING if there was no answer, WEIR_END after the summary, and once before that
@@ -265,7 +301,7 @@ pub unsafe extern "C" fn weir_measure_next(
                         unsafe { is_summary.write(answer.is_summary.into()) };
                     }
                     // SAFETY: the caller promises memory for a handle.
-                    unsafe { store_text(text, answer.json)? };
+                    unsafe { store_made(text, Text::of_answer(answer))? };
                     Ok(WEIR_OK)
                 }
             }

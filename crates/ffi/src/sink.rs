@@ -43,6 +43,13 @@ pub struct weir_sink_options {
     /// Bytes of the disk that stay free: a file grows no further, and the sink has failed then; 0 for 1 GiB, or a twentieth of the disk if
     /// that is less.
     pub reserve: u64,
+    /// Time that is added to the timestamps of packets, ns.
+    pub shift_ns: i64,
+    /// File with the key of other addresses, 32 bytes that its owner alone may read: packets get other addresses by it, as with
+    /// `--anonymize`. NULL leaves addresses as they are.
+    pub anonymize: *const c_char,
+    /// Bytes of payload that are kept of each packet with other addresses. Payload may have addresses, which stay.
+    pub payload: u64,
 }
 
 /// A sink that takes packets of batches.
@@ -171,11 +178,23 @@ unsafe fn options(options: *const weir_sink_options) -> Result<SinkOptions, Fail
     }
     // SAFETY: the caller promises a text.
     let yes_send = unsafe { call::text(options.yes_send, "weir_sink_options.yes_send")? };
+    let key = match options.anonymize.is_null() {
+        true => None,
+        // SAFETY: the caller promises a text.
+        false => Some(unsafe { call::name(options.anonymize)? }),
+    };
+    if key.is_none() && options.payload > 0 {
+        return Err(Failure::refused(
+            "weir_sink_options.payload is about packets with other addresses: set weir_sink_options.anonymize as well",
+        ));
+    }
     let reserve = (options.reserve > 0).then_some(options.reserve);
     Ok(SinkOptions {
         yes_send: interfaces(yes_send),
         reserve,
-        ..SinkOptions::default()
+        shift_ns: options.shift_ns,
+        anonymize: key.map(|key| std::path::PathBuf::from(key.as_ref() as &std::path::Path)),
+        payload: usize::try_from(options.payload).unwrap_or(usize::MAX),
     })
 }
 

@@ -12,7 +12,7 @@ use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
-use weir_api::{Batch, Counts, Direction, Next, Options, Order};
+use weir_api::{Batch, Counts, Direction, Next, Options, Order, Within};
 
 /// A source that is read. Close it with weir_close.
 pub type weir_source = u64;
@@ -90,8 +90,11 @@ pub struct weir_options {
     pub sets: *const *const c_char,
     /// Number of sets.
     pub set_count: u32,
-    /// 0.
-    pub reserved: u32,
+    /// Duplicates are left out of the packets that pass: a duplicate has the bytes of one of so many packets that pass, itself included, 2
+    /// to 1000000; 0 for none, or by `dedup_ns`.
+    pub dedup: u32,
+    /// Duplicates are packets with the bytes of a packet up to this time before, ns; 0 for none, or by `dedup`.
+    pub dedup_ns: u64,
 }
 
 /// Packets by their fate: received = passed + filtered + denied + dropped. Each number is counted
@@ -241,6 +244,7 @@ pub(crate) unsafe fn options(options: *const weir_options) -> Result<Options, Fa
         times: [options.from_ns, options.to_ns].map(|time| (time != 0).then_some(time)),
         rules: rules.map(str::to_owned),
         yes_take: interfaces(yes_take),
+        dedup: within(&options)?,
         ..Options::default()
     };
     let capture = &mut chosen.capture;
@@ -265,6 +269,18 @@ pub(crate) unsafe fn options(options: *const weir_options) -> Result<Options, Fa
         chosen.connections = options.connections as usize;
     }
     Ok(chosen)
+}
+
+/// The packets that a packet is compared with.
+fn within(options: &weir_options) -> Result<Option<Within>, Failure> {
+    match (options.dedup, options.dedup_ns) {
+        (0, 0) => Ok(None),
+        (packets, 0) => Ok(Some(Within::Packets(packets))),
+        (0, ns) => Ok(Some(Within::Time(ns))),
+        _ => Err(Failure::refused(
+            "weir_options.dedup and weir_options.dedup_ns exclude each other: set one of them to 0",
+        )),
+    }
 }
 
 /// Names of interfaces, with commas between them.

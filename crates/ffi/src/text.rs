@@ -1,5 +1,6 @@
 //! Texts that the library hands out: messages, and answers in JSON.
 
+use crate::answer::Figures;
 use crate::call::{Failure, WEIR_CLOSED, WEIR_OK};
 use crate::call::{OBJECTS, Object, call, get, kind, store, weir_status};
 use core::ffi::c_char;
@@ -14,18 +15,28 @@ pub type weir_text = u64;
 #[derive(Debug)]
 pub(crate) struct Text {
     bytes: Vec<u8>,
+    /// Figures, if it is an answer that has some.
+    figures: Option<Box<Figures>>,
 }
 
 impl Text {
     /// Bytes of 0 inside, which C would take for the end, become blanks.
     pub fn new(text: String) -> Self {
+        Self::with(text, None)
+    }
+
+    pub fn with(text: String, figures: Option<Box<Figures>>) -> Self {
         let mut bytes = text.into_bytes();
         bytes
             .iter_mut()
             .filter(|byte| **byte == 0)
             .for_each(|byte| *byte = b' ');
         bytes.push(0);
-        Self { bytes }
+        Self { bytes, figures }
+    }
+
+    pub fn figures(&self) -> Option<&Figures> {
+        self.figures.as_deref()
     }
 }
 

@@ -51,13 +51,17 @@ fn layouts() -> Vec<Layout> {
             yes_take,
             sets,
             set_count,
-            reserved
+            dedup,
+            dedup_ns
         }),
         layout!(weir_sink_options {
             size,
             flags,
             yes_send,
-            reserve
+            reserve,
+            shift_ns,
+            anonymize,
+            payload
         }),
         layout!(weir_descriptor {
             offset,
@@ -107,7 +111,88 @@ fn layouts() -> Vec<Layout> {
             memory,
             window_ns,
             late_ns,
-            seed
+            seed,
+            geo,
+            geo_count,
+            reserved,
+            columns
+        }),
+        layout!(weir_tcp {
+            conversations,
+            midway,
+            capacity,
+            evicted,
+            evicted_retransmitted,
+            unjudged,
+            rows
+        }),
+        layout!(weir_tcp_figures {
+            packets,
+            payload,
+            retransmitted,
+            retransmitted_bytes,
+            fast,
+            spurious,
+            repeated,
+            out_of_order,
+            duplicate_acks,
+            zero_windows,
+            resets,
+            gaps,
+            untimed,
+            rtt_count,
+            rtt_min_ns,
+            rtt_mean_ns,
+            rtt_max_ns
+        }),
+        layout!(weir_tcp_conversation {
+            src,
+            dst,
+            sport,
+            dport,
+            first_ns,
+            latest_ns,
+            handshake_ns,
+            begun,
+            reserved
+        }),
+        layout!(weir_dns {
+            unasked,
+            unread,
+            capacity,
+            evicted_queries,
+            evicted_names,
+            evicted_servers,
+            servers,
+            slow,
+            failing,
+            unanswered
+        }),
+        layout!(weir_dns_figures {
+            name,
+            codes,
+            code_count,
+            reserved,
+            queries,
+            retransmitted,
+            repeated,
+            unanswered,
+            time_count,
+            median_ns,
+            mean_ns,
+            max_ns
+        }),
+        layout!(weir_finding {
+            number,
+            kind,
+            state,
+            host,
+            begin_ns,
+            last_ns,
+            figure,
+            most,
+            unit,
+            row
         }),
         layout!(weir_record_options {
             size,
@@ -234,6 +319,7 @@ fn java_layout(kind: &str) -> &'static str {
         "uint32_t" | "int32_t" | "weir_status" => "JAVA_INT",
         "uint64_t" | "int64_t" | "size_t" | "weir_text" | "weir_source" | "weir_sink"
         | "weir_lease" | "weir_measure" | "weir_record" => "JAVA_LONG",
+        "double" => "JAVA_DOUBLE",
         other => panic!("{other}"),
     }
 }
@@ -242,7 +328,8 @@ fn java() -> String {
     let header = header();
     let mut out = String::from(
         "// Made from include/weir.h: WEIR_WRITE=1 cargo test -p weir-ffi --test languages. Never edited.\npackage weir.ffi;\n\n\
-         import static java.lang.foreign.ValueLayout.ADDRESS;\nimport static java.lang.foreign.ValueLayout.JAVA_INT;\n\
+         import static java.lang.foreign.ValueLayout.ADDRESS;\nimport static java.lang.foreign.ValueLayout.JAVA_DOUBLE;\n\
+         import static java.lang.foreign.ValueLayout.JAVA_INT;\n\
          import static java.lang.foreign.ValueLayout.JAVA_LONG;\n\nimport java.lang.foreign.FunctionDescriptor;\n\
          import java.lang.foreign.MemoryLayout;\nimport java.lang.foreign.StructLayout;\nimport java.lang.invoke.MethodHandle;\n\n\
          /** Functions, structures and constants of the C library, by their names there. */\npublic final class Native {\n    private Native() {}\n\n",

@@ -415,6 +415,14 @@ pub fn total(finished: &Finished, left_out: LeftOut) -> Window<'_> {
     }
 }
 
+/// Line about findings that were left out.
+pub fn too_many_findings(left_out: u64) -> String {
+    format!(
+        "findings left out because there were too many at once: {}",
+        grouped(left_out)
+    )
+}
+
 /// Lines about packets whose timestamps do not fit. `windows`: the answer has windows; `advice`
 /// follows the line about further results.
 pub fn time_lines(

@@ -53,7 +53,7 @@ use weir_messages::Refusal;
 use weir_messages::captures::interface;
 use weir_messages::json::line;
 use weir_messages::measured::times::has_peaks;
-use weir_messages::measured::{Beside, LeftOut, time_lines, total};
+use weir_messages::measured::{Beside, LeftOut, time_lines, too_many_findings, total};
 use weir_messages::measurement::{Options, check_queues, no_sketch, snaplen};
 use weir_messages::rows::Form;
 use weir_messages::viewing::Lacks;
@@ -740,10 +740,7 @@ impl Command<'_> {
         }
         let lost = left_out + self.lost_findings;
         if lost > 0 {
-            say(&format!(
-                "findings left out because there were too many at once: {}",
-                grouped(lost)
-            ));
+            say(&too_many_findings(lost));
         }
     }
 

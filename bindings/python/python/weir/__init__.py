@@ -55,6 +55,7 @@ from weir._weir import (
     __version__,
 )
 from weir import _measure
+from weir._health import Conversation, Dns, DnsFigures, Finding, Rtt, Tcp, TcpFigures, Times
 from weir._measure import Answer
 from weir._record import Recorder
 
@@ -63,14 +64,22 @@ __all__ = [
     "Answer",
     "Batch",
     "Closed",
+    "Conversation",
     "Counts",
+    "Dns",
+    "DnsFigures",
     "Failed",
+    "Finding",
     "Recorder",
     "Refused",
     "Region",
+    "Rtt",
     "Sink",
     "SinkCounts",
     "Source",
+    "Tcp",
+    "TcpFigures",
+    "Times",
     "WeirError",
     "__version__",
     "measure",
@@ -122,6 +131,8 @@ def open(
     sets: Mapping[str, Name] | None = None,
     rules: str | None = None,
     connections: int = 65_536,
+    dedup: int | None = None,
+    dedup_within: float | None = None,
     direction: Literal["both", "in", "out"] = "both",
     promiscuous: bool = True,
     kernel_filter: bool = True,
@@ -155,6 +166,9 @@ def open(
                 # begins a comment
     rules       rules of a firewall, in the language of `weir firewall`; packets that they deny are in no batch, and counted
     connections room for the states of connections, if a rule asks for them
+    dedup       leave out packets with the bytes of one of so many packets that match, themselves included
+    dedup_within
+                leave out packets with the bytes of a packet up to so many seconds before
     direction   "in" or "out": packets that the interface receives or sends
     promiscuous also packets for other hosts
     kernel_filter
@@ -195,6 +209,8 @@ _DEFAULTS: dict[str, Any] = {
     "inner": False,
     "rules": None,
     "connections": 65_536,
+    "dedup": None,
+    "dedup_within": None,
     "kernel_filter": True,
     "workers": 0,
     "batches": None,
@@ -219,6 +235,7 @@ def _settings(arguments: Mapping[str, Any]) -> dict[str, object]:
         "yes_take": _interfaces("yes_take", given["yes_take"]),
         "latency_ns": _nanoseconds("latency", given["latency"]),
         "duration_ns": _nanoseconds("duration", given["duration"]),
+        "dedup_within_ns": _nanoseconds("dedup_within", given["dedup_within"]),
         "since_ns": _time("since", given["since"]),
         "until_ns": _time("until", given["until"]),
     }
@@ -246,6 +263,10 @@ def _measurement(
     window = questions.pop("window")
     late = questions.pop("late")
     _nanoseconds("duration", duration)
+    health = questions["health"]
+    geo = questions["geo"]
+    questions["health"] = [health] if isinstance(health, str) else list(health)  # type: ignore[call-overload]
+    questions["geo"] = _names([geo] if isinstance(geo, (str, bytes, os.PathLike)) else geo)  # type: ignore[arg-type]
     questions |= {"keys": keys, "window_ns": _nanoseconds("window", window), "late_ns": _nanoseconds("late", late)}  # type: ignore[arg-type]
     return _made(Measurement, _names(sources), settings, questions), (keys or [""])[0], duration
 
@@ -266,6 +287,10 @@ def measure(
     inner: bool = False,
     resolve: bool = False,
     sets: Mapping[str, Name] | None = None,
+    dedup: int | None = None,
+    dedup_within: float | None = None,
+    geo: Name | Sequence[Name] = (),
+    health: Literal["tcp", "dns", "mtu"] | Sequence[Literal["tcp", "dns", "mtu"]] = (),
     direction: Literal["both", "in", "out"] = "both",
     promiscuous: bool = True,
     kernel_filter: bool = True,
@@ -288,6 +313,8 @@ def measure(
     memory    memory of each table, bytes; default: follows the caches (heavy, 1 to 4 MiB), or 4 MiB
     seed      seed of the hash functions; without it one is drawn, so that nobody can aim collisions
     inner     addresses and ports are read inside tunnels
+    geo       databases in the MaxMind DB format, for the keys asn, country and network
+    health    examine "tcp", "dns" or "mtu", or several: `answer.tcp`, `answer.dns`, `answer.json["health"]["mtu"]`
     ring      memory for packets of an interface, bytes
 
     The other settings are as in `open`. Raises Failed if a source cannot be read to its end: `error.answer` is the answer for the
@@ -295,7 +322,7 @@ def measure(
     """
     settings = _settings(locals())
     questions: dict[str, object] = dict(
-        by=by, top=top, changers=0, window=None, late=None, sketch=sketch, memory=memory, seed=seed, merge=None
+        by=by, top=top, changers=0, window=None, late=None, sketch=sketch, memory=memory, seed=seed, merge=None, geo=geo, health=health, findings=False
     )
     return _measure.summary(*_measurement(sources, key, duration, questions, settings))
 
@@ -320,6 +347,11 @@ def windows(
     inner: bool = False,
     resolve: bool = False,
     sets: Mapping[str, Name] | None = None,
+    dedup: int | None = None,
+    dedup_within: float | None = None,
+    geo: Name | Sequence[Name] = (),
+    findings: bool = False,
+    health: Literal["tcp", "dns", "mtu"] | Sequence[Literal["tcp", "dns", "mtu"]] = (),
     direction: Literal["both", "in", "out"] = "both",
     promiscuous: bool = True,
     kernel_filter: bool = True,
@@ -336,6 +368,7 @@ def windows(
 
     changers  rows of `answer.json["changers"]`: the keys that changed most since the window before
     late      time that a window waits for late packets, seconds; default 1 or the window; of interfaces 0.2
+    findings  search each window, of 1 s or longer, for scans, floods, storms, losses and new hosts: `answer.findings`
     merge     whether several files are merged by the time of their packets; by default they are
 
     The other settings are as in `measure`. The measurement ends with the iteration. At most 64 windows of an interface wait to be taken;
@@ -343,7 +376,7 @@ def windows(
     """
     settings = _settings(locals())
     questions: dict[str, object] = dict(
-        by=by, top=top, changers=changers, window=window, late=late, sketch=sketch, memory=memory, seed=seed, merge=merge
+        by=by, top=top, changers=changers, window=window, late=late, sketch=sketch, memory=memory, seed=seed, merge=merge, geo=geo, health=health, findings=findings
     )
     return _measure.answers(*_measurement(sources, key, duration, questions, settings))
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from weir import _tables
+from weir._health import Dns, Finding, Tcp
 from weir._weir import Failed, Measurement
 
 #: Columns of a key, in the order of a table.
@@ -33,11 +34,13 @@ class Answer:
     missing   what is outside the table: `at_most` is what any key that is not listed may weigh
     start, end
               times of the window, or of the first and the last packet; None without a packet
+    tcp, dns  health of the conversations and of the transactions, as `Tcp` and `Dns`; None unless `health` asks for it
+    findings  what began or ended since the answer before, as a list of `Finding`; the summary also has open findings
     is_summary
               whether the answer is about all packets, and not about one window
     """
 
-    def __init__(self, answer: dict[str, Any], key: str, is_summary: bool) -> None:
+    def __init__(self, answer: dict[str, Any], key: str, is_summary: bool, findings: list[Finding]) -> None:
         self.json = answer
         self.is_summary = is_summary
         tops = answer.get("tops") or {key: answer["top"]}
@@ -52,6 +55,10 @@ class Answer:
         self.missing: dict[str, Any] = answer["missing"]
         self.start: str | None = answer["start"]
         self.end: str | None = answer["end"]
+        health = answer.get("health", {})
+        self.tcp: Tcp | None = Tcp._of(health["tcp"]) if "tcp" in health else None
+        self.dns: Dns | None = Dns._of(health["dns"]) if "dns" in health else None
+        self.findings = findings
 
     @property
     def rows(self) -> list[dict[str, Any]]:
@@ -137,7 +144,8 @@ def answers(measurement: Measurement, key: str, duration: float | None) -> Itera
             except StopIteration:
                 return
             if found is not None:
-                yield Answer(json.loads(found[1]), key, found[0])
+                findings = [Finding._of(json.loads(finding)) for finding in found[2]]
+                yield Answer(json.loads(found[1]), key, found[0], findings)
             if time.monotonic() >= until:
                 measurement.stop()
                 until = math.inf

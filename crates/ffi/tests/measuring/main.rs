@@ -3,6 +3,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 mod refused;
+mod typed;
 
 use common::{
     SECOND, command, descriptors, is_ours, line, options, run_alone, send, wait_for_the_end,

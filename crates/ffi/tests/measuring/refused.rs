@@ -79,8 +79,11 @@ fn wrong_settings_and_sources_are_refused_with_the_lines_of_the_command() {
     for (of, measure, why) in [
         (
             options(),
-            weir_measure_options { flags: 128, ..base },
-            "weir_measure_options.flags is 0x80, which is unknown",
+            weir_measure_options {
+                flags: 2048,
+                ..base
+            },
+            "weir_measure_options.flags is 0x800, which is unknown",
         ),
         (
             options(),

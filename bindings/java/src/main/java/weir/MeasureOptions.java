@@ -45,6 +45,8 @@ public final class MeasureOptions {
     private long windowNanos;
     private long lateNanos;
     private long seed;
+    private final List<String> geo = new ArrayList<>();
+    private String columns = "";
 
     /**
      * Adds a key to count by, with a table of its own: {@code 5tuple}, {@code conversation}, {@code src}, {@code dst}, {@code host},
@@ -129,6 +131,45 @@ public final class MeasureOptions {
         return this;
     }
 
+    /** Adds a database in the MaxMind DB format, for the keys {@code asn}, {@code country} and {@code network}, and for columns. */
+    public MeasureOptions geo(String file) {
+        geo.add(file);
+        return this;
+    }
+
+    /** Sets the columns of the rows, by names of {@code weir help columns} with commas between them, such as {@code key,src,src_country,packets}. */
+    public MeasureOptions columns(String names) {
+        columns = names;
+        return this;
+    }
+
+    /** Examines the health of TCP: {@link Measurement.Answer#tcp}. */
+    public MeasureOptions healthTcp() {
+        flags |= Native.WEIR_HEALTH_TCP;
+        return this;
+    }
+
+    /** Examines the health of DNS: {@link Measurement.Answer#dns}. */
+    public MeasureOptions healthDns() {
+        flags |= Native.WEIR_HEALTH_DNS;
+        return this;
+    }
+
+    /** Counts fragments and messages that a packet is too big: {@code health.mtu} of the answer. */
+    public MeasureOptions healthMtu() {
+        flags |= Native.WEIR_HEALTH_MTU;
+        return this;
+    }
+
+    /**
+     * Searches each window for findings, {@link Measurement.Answer#findings}: scans, floods, storms, losses and new hosts; with
+     * {@link #healthDns} also slow DNS servers. Needs windows of 1 s or longer.
+     */
+    public MeasureOptions findings() {
+        flags |= Native.WEIR_FINDINGS;
+        return this;
+    }
+
     MemorySegment in(Arena arena) {
         MemorySegment settings = arena.allocate(Native.weir_measure_options.LAYOUT);
         settings.set(
@@ -143,6 +184,11 @@ public final class MeasureOptions {
         settings.set(ValueLayout.JAVA_LONG, Native.weir_measure_options.window_ns, windowNanos);
         settings.set(ValueLayout.JAVA_LONG, Native.weir_measure_options.late_ns, lateNanos);
         settings.set(ValueLayout.JAVA_LONG, Native.weir_measure_options.seed, seed);
+        settings.set(ValueLayout.ADDRESS, Native.weir_measure_options.geo, Source.texts(arena, geo.toArray(String[]::new)));
+        settings.set(ValueLayout.JAVA_INT, Native.weir_measure_options.geo_count, geo.size());
+        if (!columns.isEmpty()) {
+            settings.set(ValueLayout.ADDRESS, Native.weir_measure_options.columns, Source.text(arena, columns));
+        }
         return settings;
     }
 }

@@ -3,6 +3,7 @@ package weir;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.time.Duration;
+import java.util.List;
 import weir.ffi.Native;
 
 /**
@@ -31,8 +32,11 @@ public final class Measurement implements AutoCloseable {
      *
      * @param isSummary whether this is the summary, the last answer
      * @param json the answer: a JSON object in one line, as {@code weir measure --json} prints it
+     * @param tcp health of TCP; {@code null} without {@link MeasureOptions#healthTcp}
+     * @param dns health of DNS; {@code null} without {@link MeasureOptions#healthDns}
+     * @param findings findings that began or ended since the answer before; the summary also has open findings
      */
-    public record Answer(boolean isSummary, String json) {}
+    public record Answer(boolean isSummary, String json, Health.Tcp tcp, Health.Dns dns, List<Finding> findings) {}
 
     private final long handle;
     private volatile boolean ended;
@@ -78,15 +82,23 @@ public final class Measurement implements AutoCloseable {
      * @throws WeirException as for {@link #next()}
      */
     public Answer next(Duration most) {
-        boolean[] isSummary = new boolean[1];
-        String json = Task.text((arena, text, error) -> {
+        Answer[] answer = new Answer[1];
+        Task.text((arena, text, error) -> {
             MemorySegment summary = arena.allocate(ValueLayout.JAVA_INT);
             int status = (int) Native.weir_measure_next.invokeExact(handle, Task.nanos(most), text, summary, error);
-            isSummary[0] = summary.get(ValueLayout.JAVA_INT, 0) == 1;
             ended |= status == Native.WEIR_END;
-            return status;
+            if (status != Native.WEIR_OK) {
+                return status;
+            }
+            long handle = text.get(ValueLayout.JAVA_LONG, 0);
+            try {
+                answer[0] = Health.answer(handle, summary.get(ValueLayout.JAVA_INT, 0) == 1);
+            } finally {
+                Native.weir_text_free.invoke(handle);
+            }
+            return Native.WEIR_NOTHING;
         });
-        return json == null ? null : new Answer(isSummary[0], json);
+        return answer[0];
     }
 
     /** Whether a call has found the end: no answer comes any more. */

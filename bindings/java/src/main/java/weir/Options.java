@@ -26,6 +26,9 @@ import weir.ffi.Native;
  *     program, or are ports of a bridge
  * @param sets sets of addresses that expressions name as in {@code src @banned}: each is a name and a file, such as {@code banned=banned.txt},
  *     which has an address, a prefix or a range a line; {@code #} begins a comment
+ * @param dedup duplicates are left out of the packets that pass: packets with the bytes of one of so many packets that pass, themselves
+ *     included; 0 for none, or by {@code dedupNanos}
+ * @param dedupNanos duplicates are packets with the bytes of a packet up to this time before, ns; 0 for none, or by {@code dedup}
  * @param debug whether batches are guarded: see {@link Source}
  */
 public record Options(
@@ -42,43 +45,45 @@ public record Options(
     String rules,
     List<String> yesTake,
     List<String> sets,
+    int dedup,
+    long dedupNanos,
     boolean debug) {
     /** The default of each setting. */
-    public static final Options DEFAULT = new Options("", List.of(), 0, 0, 0, 0, 0, 0, 0, 0, "", List.of(), List.of(), false);
+    public static final Options DEFAULT = new Options("", List.of(), 0, 0, 0, 0, 0, 0, 0, 0, "", List.of(), List.of(), 0, 0, false);
 
     /** Sets the filter, in the language of libpcap. */
     public Options withFilter(String filter) {
-        return new Options(filter, splits, flags, workers, limit, ringBytes, latencyNanos, batches, fromNanos, toNanos, rules, yesTake, sets, debug);
+        return new Options(filter, splits, flags, workers, limit, ringBytes, latencyNanos, batches, fromNanos, toNanos, rules, yesTake, sets, dedup, dedupNanos, debug);
     }
 
     /** Sets further filters, each of which marks some of the packets that pass. */
     public Options withSplits(String... splits) {
-        return new Options(filter, List.of(splits), flags, workers, limit, ringBytes, latencyNanos, batches, fromNanos, toNanos, rules, yesTake, sets, debug);
+        return new Options(filter, List.of(splits), flags, workers, limit, ringBytes, latencyNanos, batches, fromNanos, toNanos, rules, yesTake, sets, dedup, dedupNanos, debug);
     }
 
     /** Adds flags such as {@link Native#WEIR_MERGE}. */
     public Options withFlags(int more) {
-        return new Options(filter, splits, flags | more, workers, limit, ringBytes, latencyNanos, batches, fromNanos, toNanos, rules, yesTake, sets, debug);
+        return new Options(filter, splits, flags | more, workers, limit, ringBytes, latencyNanos, batches, fromNanos, toNanos, rules, yesTake, sets, dedup, dedupNanos, debug);
     }
 
     /** Sets the number of threads that read and filter files. */
     public Options withWorkers(int workers) {
-        return new Options(filter, splits, flags, workers, limit, ringBytes, latencyNanos, batches, fromNanos, toNanos, rules, yesTake, sets, debug);
+        return new Options(filter, splits, flags, workers, limit, ringBytes, latencyNanos, batches, fromNanos, toNanos, rules, yesTake, sets, dedup, dedupNanos, debug);
     }
 
     /** Sets the number of packets that pass, after which the source ends. */
     public Options withLimit(long limit) {
-        return new Options(filter, splits, flags, workers, limit, ringBytes, latencyNanos, batches, fromNanos, toNanos, rules, yesTake, sets, debug);
+        return new Options(filter, splits, flags, workers, limit, ringBytes, latencyNanos, batches, fromNanos, toNanos, rules, yesTake, sets, dedup, dedupNanos, debug);
     }
 
     /** Sets the memory for packets of an interface that were not taken yet, bytes. */
     public Options withRing(long bytes) {
-        return new Options(filter, splits, flags, workers, limit, bytes, latencyNanos, batches, fromNanos, toNanos, rules, yesTake, sets, debug);
+        return new Options(filter, splits, flags, workers, limit, bytes, latencyNanos, batches, fromNanos, toNanos, rules, yesTake, sets, dedup, dedupNanos, debug);
     }
 
     /** Sets the longest time for which a packet of an interface waits for others. */
     public Options withLatency(Duration latency) {
-        return new Options(filter, splits, flags, workers, limit, ringBytes, latency.toNanos(), batches, fromNanos, toNanos, rules, yesTake, sets, debug);
+        return new Options(filter, splits, flags, workers, limit, ringBytes, latency.toNanos(), batches, fromNanos, toNanos, rules, yesTake, sets, dedup, dedupNanos, debug);
     }
 
     /**
@@ -87,17 +92,17 @@ public record Options(
      * their order.
      */
     public Options withBatches(int most) {
-        return new Options(filter, splits, flags, workers, limit, ringBytes, latencyNanos, most, fromNanos, toNanos, rules, yesTake, sets, debug);
+        return new Options(filter, splits, flags, workers, limit, ringBytes, latencyNanos, most, fromNanos, toNanos, rules, yesTake, sets, dedup, dedupNanos, debug);
     }
 
     /** Sets rules of a firewall, in the language of {@code weir firewall}: packets that they deny do not pass. */
     public Options withRules(String rules) {
-        return new Options(filter, splits, flags, workers, limit, ringBytes, latencyNanos, batches, fromNanos, toNanos, rules, yesTake, sets, debug);
+        return new Options(filter, splits, flags, workers, limit, ringBytes, latencyNanos, batches, fromNanos, toNanos, rules, yesTake, sets, dedup, dedupNanos, debug);
     }
 
     /** Chooses the packets from one time to another, ns since 1970; 0 for no limit. */
     public Options withTimes(long fromNanos, long toNanos) {
-        return new Options(filter, splits, flags, workers, limit, ringBytes, latencyNanos, batches, fromNanos, toNanos, rules, yesTake, sets, debug);
+        return new Options(filter, splits, flags, workers, limit, ringBytes, latencyNanos, batches, fromNanos, toNanos, rules, yesTake, sets, dedup, dedupNanos, debug);
     }
 
     /**
@@ -106,7 +111,7 @@ public record Options(
      */
     public Options withYesTake(String... interfaces) {
         return new Options(
-            filter, splits, flags, workers, limit, ringBytes, latencyNanos, batches, fromNanos, toNanos, rules, List.of(interfaces), sets, debug);
+            filter, splits, flags, workers, limit, ringBytes, latencyNanos, batches, fromNanos, toNanos, rules, List.of(interfaces), sets, dedup, dedupNanos, debug);
     }
 
     /**
@@ -115,12 +120,25 @@ public record Options(
      */
     public Options withSets(String... sets) {
         return new Options(
-            filter, splits, flags, workers, limit, ringBytes, latencyNanos, batches, fromNanos, toNanos, rules, yesTake, List.of(sets), debug);
+            filter, splits, flags, workers, limit, ringBytes, latencyNanos, batches, fromNanos, toNanos, rules, yesTake, List.of(sets), dedup, dedupNanos, debug);
+    }
+
+    /** Leaves out packets with the bytes of one of so many packets that pass, themselves included: 2 to 1 000 000. */
+    public Options withDedup(int packets) {
+        return new Options(
+            filter, splits, flags, workers, limit, ringBytes, latencyNanos, batches, fromNanos, toNanos, rules, yesTake, sets, packets, 0, debug);
+    }
+
+    /** Leaves out packets with the bytes of a packet up to this time before. */
+    public Options withDedup(Duration time) {
+        return new Options(
+            filter, splits, flags, workers, limit, ringBytes, latencyNanos, batches, fromNanos, toNanos, rules, yesTake, sets, 0, time.toNanos(),
+            debug);
     }
 
     /** Guards batches: see {@link Source}. */
     public Options withDebug() {
-        return new Options(filter, splits, flags, workers, limit, ringBytes, latencyNanos, batches, fromNanos, toNanos, rules, yesTake, sets, true);
+        return new Options(filter, splits, flags, workers, limit, ringBytes, latencyNanos, batches, fromNanos, toNanos, rules, yesTake, sets, dedup, dedupNanos, true);
     }
 
     /** These settings for C. */
@@ -146,6 +164,8 @@ public record Options(
         }
         settings.set(ValueLayout.ADDRESS, Native.weir_options.sets, Source.texts(arena, sets.toArray(String[]::new)));
         settings.set(ValueLayout.JAVA_INT, Native.weir_options.set_count, sets.size());
+        settings.set(ValueLayout.JAVA_INT, Native.weir_options.dedup, dedup);
+        settings.set(ValueLayout.JAVA_LONG, Native.weir_options.dedup_ns, dedupNanos);
         return settings;
     }
 }

@@ -48,6 +48,11 @@ public final class Sink implements AutoCloseable {
                 settings.set(ValueLayout.ADDRESS, Native.weir_sink_options.yes_send, Source.text(arena, String.join(",", options.yesSend())));
             }
             settings.set(ValueLayout.JAVA_LONG, Native.weir_sink_options.reserve, options.reserve());
+            settings.set(ValueLayout.JAVA_LONG, Native.weir_sink_options.shift_ns, options.shiftNanos());
+            if (!options.anonymize().isEmpty()) {
+                settings.set(ValueLayout.ADDRESS, Native.weir_sink_options.anonymize, Source.text(arena, options.anonymize()));
+            }
+            settings.set(ValueLayout.JAVA_LONG, Native.weir_sink_options.payload, options.payload());
             int status = (int) Native.weir_sink_open_with.invokeExact(Source.text(arena, name), settings, sink, error);
             if (status != Native.WEIR_OK) {
                 throw WeirException.of(status, error);

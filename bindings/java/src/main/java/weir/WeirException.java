@@ -38,14 +38,21 @@ public final class WeirException extends RuntimeException {
         return new WeirException(status, text == 0 ? words(status) : read(text));
     }
 
-    /** Reads and frees a text. */
-    static String read(long text) {
+    /** Reads a text, which stays. */
+    static String peek(long text) throws Throwable {
         try (Arena arena = Arena.ofConfined()) {
             MemorySegment bytes = arena.allocate(ValueLayout.ADDRESS);
             int status = (int) Native.weir_text_read.invokeExact(text, bytes, MemorySegment.NULL);
-            String line = status == Native.WEIR_OK
+            return status == Native.WEIR_OK
                 ? bytes.get(ValueLayout.ADDRESS, 0).reinterpret(Long.MAX_VALUE).getString(0)
                 : words(status);
+        }
+    }
+
+    /** Reads and frees a text. */
+    static String read(long text) {
+        try {
+            String line = peek(text);
             int freed = (int) Native.weir_text_free.invokeExact(text);
             return line;
         } catch (Throwable e) {

@@ -24,6 +24,7 @@ public final class TaskChecks {
         System.out.println("measurement " + asked.size());
         answers(one.withFilter("udp and src net 10.0.0.0/28"), new MeasureOptions().key("proto"), file);
         refused(file);
+        typed(file);
         record(file, arguments[1]);
     }
 
@@ -54,6 +55,39 @@ public final class TaskChecks {
         require(thrown(measurement::stop).status() == Native.WEIR_CLOSED, "closed");
         require(thrown(measurement::remarks).status() == Native.WEIR_CLOSED, "closed");
         require(thrown(() -> Recorder.open(new RecordOptions(), file, file)).getMessage().contains("is not a directory"), "directory");
+    }
+
+    /** Figures of health, findings and duplicates are those of the JSON. */
+    private static void typed(String file) {
+        MeasureOptions settings = new MeasureOptions().window(Duration.ofSeconds(10)).healthTcp().healthDns().findings();
+        try (Measurement measurement = Measurement.open(Options.DEFAULT.withDedup(Duration.ofDays(1)), settings, file, file)) {
+            Measurement.Answer last = null;
+            for (Measurement.Answer answer; (answer = measurement.next()) != null; last = answer) {
+                Health.TcpFigures sum = answer.tcp().sum();
+                String json = answer.json();
+                String tcp = json.substring(json.indexOf("\"tcp\":{"));
+                require(tcp.contains("\"packets\":" + sum.packets() + ",\"payload\":" + sum.payload() + ","), json);
+                for (Health.Conversation row : answer.tcp().rows()) {
+                    require(tcp.contains("\"src\":\"" + row.src() + "\",\"sport\":" + row.sport() + ",\"dst\":\"" + row.dst() + "\""), row);
+                    require(row.sent().rttCount() > 0 == row.sent().rttMinNanos() >= 0, row);
+                }
+                require(answer.dns().sum().codes().size() == 16 && answer.dns().sum().name() == null, answer.dns());
+                require(json.contains("\"queries\":" + answer.dns().sum().queries() + ","), json);
+                for (Finding finding : answer.findings()) {
+                    require(List.of("begin", "end", "open").contains(finding.state()) && finding.lastNanos() > finding.beginNanos(), finding);
+                    require(finding.most() >= finding.figure() && !finding.row().isEmpty() && !finding.unit().isEmpty(), finding);
+                }
+            }
+            require(last.isSummary() && last.tcp().conversations() > 0, last);
+            require(last.json().contains("\"duplicates\":"), last.json());
+        }
+        try (Measurement measurement = Measurement.open(new MeasureOptions(), file)) {
+            Measurement.Answer answer = measurement.next();
+            require(answer.tcp() == null && answer.dns() == null && answer.findings().isEmpty(), answer);
+        }
+        require(thrown(() -> Measurement.open(new MeasureOptions().key("country"), file)).getMessage().contains("needs a database"), "geo");
+        require(thrown(() -> Measurement.open(new MeasureOptions().geo(file + "-gone").key("country"), file)).status() < 0, "geo");
+        require(thrown(() -> Sink.open(file + ".out", SinkOptions.DEFAULT.withAnonymize(file + "-gone"))).getMessage().contains("-gone"), "key");
     }
 
     private static void record(String file, String directory) {

@@ -2,6 +2,7 @@
 package weir.ffi;
 
 import static java.lang.foreign.ValueLayout.ADDRESS;
+import static java.lang.foreign.ValueLayout.JAVA_DOUBLE;
 import static java.lang.foreign.ValueLayout.JAVA_INT;
 import static java.lang.foreign.ValueLayout.JAVA_LONG;
 
@@ -16,6 +17,14 @@ public final class Native {
 
     /** WEIR_ABI of weir.h. */
     public static final int WEIR_ABI = 1;
+    /** WEIR_DNS_SERVERS of weir.h. */
+    public static final int WEIR_DNS_SERVERS = 0;
+    /** WEIR_DNS_SLOW of weir.h. */
+    public static final int WEIR_DNS_SLOW = 1;
+    /** WEIR_DNS_FAILING of weir.h. */
+    public static final int WEIR_DNS_FAILING = 2;
+    /** WEIR_DNS_UNANSWERED of weir.h. */
+    public static final int WEIR_DNS_UNANSWERED = 3;
     /** WEIR_MIXED of weir.h. */
     public static final int WEIR_MIXED = 65536;
     /** WEIR_TIME of weir.h. */
@@ -66,6 +75,14 @@ public final class Native {
     public static final int WEIR_BY_PORTS = 32;
     /** WEIR_BY_CONTACTS of weir.h. */
     public static final int WEIR_BY_CONTACTS = 64;
+    /** WEIR_FINDINGS of weir.h. */
+    public static final int WEIR_FINDINGS = 128;
+    /** WEIR_HEALTH_TCP of weir.h. */
+    public static final int WEIR_HEALTH_TCP = 256;
+    /** WEIR_HEALTH_DNS of weir.h. */
+    public static final int WEIR_HEALTH_DNS = 512;
+    /** WEIR_HEALTH_MTU of weir.h. */
+    public static final int WEIR_HEALTH_MTU = 1024;
     /** WEIR_HEAVY of weir.h. */
     public static final int WEIR_HEAVY = 0;
     /** WEIR_EXACT of weir.h. */
@@ -137,6 +154,273 @@ public final class Native {
     /** WEIR_BUG of weir.h. */
     public static final int WEIR_BUG = -9;
 
+    /** Structure weir_tcp of weir.h. */
+    public static final class weir_tcp {
+        private weir_tcp() {}
+
+        /** Its layout. */
+        public static final StructLayout LAYOUT = MemoryLayout.structLayout(
+            JAVA_LONG.withName("conversations"),
+            JAVA_LONG.withName("midway"),
+            JAVA_LONG.withName("capacity"),
+            JAVA_LONG.withName("evicted"),
+            JAVA_LONG.withName("evicted_retransmitted"),
+            JAVA_LONG.withName("unjudged"),
+            JAVA_LONG.withName("rows"));
+        /** Offset of conversations, bytes. */
+        public static final long conversations = 0;
+        /** Offset of midway, bytes. */
+        public static final long midway = 8;
+        /** Offset of capacity, bytes. */
+        public static final long capacity = 16;
+        /** Offset of evicted, bytes. */
+        public static final long evicted = 24;
+        /** Offset of evicted_retransmitted, bytes. */
+        public static final long evicted_retransmitted = 32;
+        /** Offset of unjudged, bytes. */
+        public static final long unjudged = 40;
+        /** Offset of rows, bytes. */
+        public static final long rows = 48;
+
+        static {
+            Library.check("weir_tcp", LAYOUT, 56, 8, new String[] {"conversations", "midway", "capacity", "evicted", "evicted_retransmitted", "unjudged", "rows"}, new long[] {0, 8, 16, 24, 32, 40, 48});
+        }
+    }
+
+    /** Structure weir_tcp_figures of weir.h. */
+    public static final class weir_tcp_figures {
+        private weir_tcp_figures() {}
+
+        /** Its layout. */
+        public static final StructLayout LAYOUT = MemoryLayout.structLayout(
+            JAVA_LONG.withName("packets"),
+            JAVA_LONG.withName("payload"),
+            JAVA_LONG.withName("retransmitted"),
+            JAVA_LONG.withName("retransmitted_bytes"),
+            JAVA_LONG.withName("fast"),
+            JAVA_LONG.withName("spurious"),
+            JAVA_LONG.withName("repeated"),
+            JAVA_LONG.withName("out_of_order"),
+            JAVA_LONG.withName("duplicate_acks"),
+            JAVA_LONG.withName("zero_windows"),
+            JAVA_LONG.withName("resets"),
+            JAVA_LONG.withName("gaps"),
+            JAVA_LONG.withName("untimed"),
+            JAVA_LONG.withName("rtt_count"),
+            JAVA_LONG.withName("rtt_min_ns"),
+            JAVA_LONG.withName("rtt_mean_ns"),
+            JAVA_LONG.withName("rtt_max_ns"));
+        /** Offset of packets, bytes. */
+        public static final long packets = 0;
+        /** Offset of payload, bytes. */
+        public static final long payload = 8;
+        /** Offset of retransmitted, bytes. */
+        public static final long retransmitted = 16;
+        /** Offset of retransmitted_bytes, bytes. */
+        public static final long retransmitted_bytes = 24;
+        /** Offset of fast, bytes. */
+        public static final long fast = 32;
+        /** Offset of spurious, bytes. */
+        public static final long spurious = 40;
+        /** Offset of repeated, bytes. */
+        public static final long repeated = 48;
+        /** Offset of out_of_order, bytes. */
+        public static final long out_of_order = 56;
+        /** Offset of duplicate_acks, bytes. */
+        public static final long duplicate_acks = 64;
+        /** Offset of zero_windows, bytes. */
+        public static final long zero_windows = 72;
+        /** Offset of resets, bytes. */
+        public static final long resets = 80;
+        /** Offset of gaps, bytes. */
+        public static final long gaps = 88;
+        /** Offset of untimed, bytes. */
+        public static final long untimed = 96;
+        /** Offset of rtt_count, bytes. */
+        public static final long rtt_count = 104;
+        /** Offset of rtt_min_ns, bytes. */
+        public static final long rtt_min_ns = 112;
+        /** Offset of rtt_mean_ns, bytes. */
+        public static final long rtt_mean_ns = 120;
+        /** Offset of rtt_max_ns, bytes. */
+        public static final long rtt_max_ns = 128;
+
+        static {
+            Library.check("weir_tcp_figures", LAYOUT, 136, 8, new String[] {"packets", "payload", "retransmitted", "retransmitted_bytes", "fast", "spurious", "repeated", "out_of_order", "duplicate_acks", "zero_windows", "resets", "gaps", "untimed", "rtt_count", "rtt_min_ns", "rtt_mean_ns", "rtt_max_ns"}, new long[] {0, 8, 16, 24, 32, 40, 48, 56, 64, 72, 80, 88, 96, 104, 112, 120, 128});
+        }
+    }
+
+    /** Structure weir_tcp_conversation of weir.h. */
+    public static final class weir_tcp_conversation {
+        private weir_tcp_conversation() {}
+
+        /** Its layout. */
+        public static final StructLayout LAYOUT = MemoryLayout.structLayout(
+            ADDRESS.withName("src"),
+            ADDRESS.withName("dst"),
+            JAVA_INT.withName("sport"),
+            JAVA_INT.withName("dport"),
+            JAVA_LONG.withName("first_ns"),
+            JAVA_LONG.withName("latest_ns"),
+            JAVA_LONG.withName("handshake_ns"),
+            JAVA_INT.withName("begun"),
+            JAVA_INT.withName("reserved"));
+        /** Offset of src, bytes. */
+        public static final long src = 0;
+        /** Offset of dst, bytes. */
+        public static final long dst = 8;
+        /** Offset of sport, bytes. */
+        public static final long sport = 16;
+        /** Offset of dport, bytes. */
+        public static final long dport = 20;
+        /** Offset of first_ns, bytes. */
+        public static final long first_ns = 24;
+        /** Offset of latest_ns, bytes. */
+        public static final long latest_ns = 32;
+        /** Offset of handshake_ns, bytes. */
+        public static final long handshake_ns = 40;
+        /** Offset of begun, bytes. */
+        public static final long begun = 48;
+        /** Offset of reserved, bytes. */
+        public static final long reserved = 52;
+
+        static {
+            Library.check("weir_tcp_conversation", LAYOUT, 56, 8, new String[] {"src", "dst", "sport", "dport", "first_ns", "latest_ns", "handshake_ns", "begun", "reserved"}, new long[] {0, 8, 16, 20, 24, 32, 40, 48, 52});
+        }
+    }
+
+    /** Structure weir_dns of weir.h. */
+    public static final class weir_dns {
+        private weir_dns() {}
+
+        /** Its layout. */
+        public static final StructLayout LAYOUT = MemoryLayout.structLayout(
+            JAVA_LONG.withName("unasked"),
+            JAVA_LONG.withName("unread"),
+            JAVA_LONG.withName("capacity"),
+            JAVA_LONG.withName("evicted_queries"),
+            JAVA_LONG.withName("evicted_names"),
+            JAVA_LONG.withName("evicted_servers"),
+            JAVA_LONG.withName("servers"),
+            JAVA_LONG.withName("slow"),
+            JAVA_LONG.withName("failing"),
+            JAVA_LONG.withName("unanswered"));
+        /** Offset of unasked, bytes. */
+        public static final long unasked = 0;
+        /** Offset of unread, bytes. */
+        public static final long unread = 8;
+        /** Offset of capacity, bytes. */
+        public static final long capacity = 16;
+        /** Offset of evicted_queries, bytes. */
+        public static final long evicted_queries = 24;
+        /** Offset of evicted_names, bytes. */
+        public static final long evicted_names = 32;
+        /** Offset of evicted_servers, bytes. */
+        public static final long evicted_servers = 40;
+        /** Offset of servers, bytes. */
+        public static final long servers = 48;
+        /** Offset of slow, bytes. */
+        public static final long slow = 56;
+        /** Offset of failing, bytes. */
+        public static final long failing = 64;
+        /** Offset of unanswered, bytes. */
+        public static final long unanswered = 72;
+
+        static {
+            Library.check("weir_dns", LAYOUT, 80, 8, new String[] {"unasked", "unread", "capacity", "evicted_queries", "evicted_names", "evicted_servers", "servers", "slow", "failing", "unanswered"}, new long[] {0, 8, 16, 24, 32, 40, 48, 56, 64, 72});
+        }
+    }
+
+    /** Structure weir_dns_figures of weir.h. */
+    public static final class weir_dns_figures {
+        private weir_dns_figures() {}
+
+        /** Its layout. */
+        public static final StructLayout LAYOUT = MemoryLayout.structLayout(
+            ADDRESS.withName("name"),
+            ADDRESS.withName("codes"),
+            JAVA_INT.withName("code_count"),
+            JAVA_INT.withName("reserved"),
+            JAVA_LONG.withName("queries"),
+            JAVA_LONG.withName("retransmitted"),
+            JAVA_LONG.withName("repeated"),
+            JAVA_LONG.withName("unanswered"),
+            JAVA_LONG.withName("time_count"),
+            JAVA_LONG.withName("median_ns"),
+            JAVA_LONG.withName("mean_ns"),
+            JAVA_LONG.withName("max_ns"));
+        /** Offset of name, bytes. */
+        public static final long name = 0;
+        /** Offset of codes, bytes. */
+        public static final long codes = 8;
+        /** Offset of code_count, bytes. */
+        public static final long code_count = 16;
+        /** Offset of reserved, bytes. */
+        public static final long reserved = 20;
+        /** Offset of queries, bytes. */
+        public static final long queries = 24;
+        /** Offset of retransmitted, bytes. */
+        public static final long retransmitted = 32;
+        /** Offset of repeated, bytes. */
+        public static final long repeated = 40;
+        /** Offset of unanswered, bytes. */
+        public static final long unanswered = 48;
+        /** Offset of time_count, bytes. */
+        public static final long time_count = 56;
+        /** Offset of median_ns, bytes. */
+        public static final long median_ns = 64;
+        /** Offset of mean_ns, bytes. */
+        public static final long mean_ns = 72;
+        /** Offset of max_ns, bytes. */
+        public static final long max_ns = 80;
+
+        static {
+            Library.check("weir_dns_figures", LAYOUT, 88, 8, new String[] {"name", "codes", "code_count", "reserved", "queries", "retransmitted", "repeated", "unanswered", "time_count", "median_ns", "mean_ns", "max_ns"}, new long[] {0, 8, 16, 20, 24, 32, 40, 48, 56, 64, 72, 80});
+        }
+    }
+
+    /** Structure weir_finding of weir.h. */
+    public static final class weir_finding {
+        private weir_finding() {}
+
+        /** Its layout. */
+        public static final StructLayout LAYOUT = MemoryLayout.structLayout(
+            JAVA_LONG.withName("number"),
+            ADDRESS.withName("kind"),
+            ADDRESS.withName("state"),
+            ADDRESS.withName("host"),
+            JAVA_LONG.withName("begin_ns"),
+            JAVA_LONG.withName("last_ns"),
+            JAVA_DOUBLE.withName("figure"),
+            JAVA_DOUBLE.withName("most"),
+            ADDRESS.withName("unit"),
+            ADDRESS.withName("row"));
+        /** Offset of number, bytes. */
+        public static final long number = 0;
+        /** Offset of kind, bytes. */
+        public static final long kind = 8;
+        /** Offset of state, bytes. */
+        public static final long state = 16;
+        /** Offset of host, bytes. */
+        public static final long host = 24;
+        /** Offset of begin_ns, bytes. */
+        public static final long begin_ns = 32;
+        /** Offset of last_ns, bytes. */
+        public static final long last_ns = 40;
+        /** Offset of figure, bytes. */
+        public static final long figure = 48;
+        /** Offset of most, bytes. */
+        public static final long most = 56;
+        /** Offset of unit, bytes. */
+        public static final long unit = 64;
+        /** Offset of row, bytes. */
+        public static final long row = 72;
+
+        static {
+            Library.check("weir_finding", LAYOUT, 80, 8, new String[] {"number", "kind", "state", "host", "begin_ns", "last_ns", "figure", "most", "unit", "row"}, new long[] {0, 8, 16, 24, 32, 40, 48, 56, 64, 72});
+        }
+    }
+
     /** Structure weir_column of weir.h. */
     public static final class weir_column {
         private weir_column() {}
@@ -181,7 +465,8 @@ public final class Native {
             ADDRESS.withName("yes_take"),
             ADDRESS.withName("sets"),
             JAVA_INT.withName("set_count"),
-            JAVA_INT.withName("reserved"));
+            JAVA_INT.withName("dedup"),
+            JAVA_LONG.withName("dedup_ns"));
         /** Offset of size, bytes. */
         public static final long size = 0;
         /** Offset of flags, bytes. */
@@ -216,11 +501,13 @@ public final class Native {
         public static final long sets = 96;
         /** Offset of set_count, bytes. */
         public static final long set_count = 104;
-        /** Offset of reserved, bytes. */
-        public static final long reserved = 108;
+        /** Offset of dedup, bytes. */
+        public static final long dedup = 108;
+        /** Offset of dedup_ns, bytes. */
+        public static final long dedup_ns = 112;
 
         static {
-            Library.check("weir_options", LAYOUT, 112, 8, new String[] {"size", "flags", "filter", "splits", "split_count", "workers", "limit", "ring", "latency_ns", "batches", "connections", "from_ns", "to_ns", "rules", "yes_take", "sets", "set_count", "reserved"}, new long[] {0, 4, 8, 16, 24, 28, 32, 40, 48, 56, 60, 64, 72, 80, 88, 96, 104, 108});
+            Library.check("weir_options", LAYOUT, 120, 8, new String[] {"size", "flags", "filter", "splits", "split_count", "workers", "limit", "ring", "latency_ns", "batches", "connections", "from_ns", "to_ns", "rules", "yes_take", "sets", "set_count", "dedup", "dedup_ns"}, new long[] {0, 4, 8, 16, 24, 28, 32, 40, 48, 56, 60, 64, 72, 80, 88, 96, 104, 108, 112});
         }
     }
 
@@ -242,7 +529,11 @@ public final class Native {
             JAVA_LONG.withName("memory"),
             JAVA_LONG.withName("window_ns"),
             JAVA_LONG.withName("late_ns"),
-            JAVA_LONG.withName("seed"));
+            JAVA_LONG.withName("seed"),
+            ADDRESS.withName("geo"),
+            JAVA_INT.withName("geo_count"),
+            JAVA_INT.withName("reserved"),
+            ADDRESS.withName("columns"));
         /** Offset of size, bytes. */
         public static final long size = 0;
         /** Offset of flags, bytes. */
@@ -269,9 +560,17 @@ public final class Native {
         public static final long late_ns = 56;
         /** Offset of seed, bytes. */
         public static final long seed = 64;
+        /** Offset of geo, bytes. */
+        public static final long geo = 72;
+        /** Offset of geo_count, bytes. */
+        public static final long geo_count = 80;
+        /** Offset of reserved, bytes. */
+        public static final long reserved = 84;
+        /** Offset of columns, bytes. */
+        public static final long columns = 88;
 
         static {
-            Library.check("weir_measure_options", LAYOUT, 72, 8, new String[] {"size", "flags", "keys", "key_count", "rows", "changers", "sketch", "design", "batch", "memory", "window_ns", "late_ns", "seed"}, new long[] {0, 4, 8, 16, 20, 24, 28, 32, 36, 40, 48, 56, 64});
+            Library.check("weir_measure_options", LAYOUT, 96, 8, new String[] {"size", "flags", "keys", "key_count", "rows", "changers", "sketch", "design", "batch", "memory", "window_ns", "late_ns", "seed", "geo", "geo_count", "reserved", "columns"}, new long[] {0, 4, 8, 16, 20, 24, 28, 32, 36, 40, 48, 56, 64, 72, 80, 84, 88});
         }
     }
 
@@ -368,7 +667,10 @@ public final class Native {
             JAVA_INT.withName("size"),
             JAVA_INT.withName("flags"),
             ADDRESS.withName("yes_send"),
-            JAVA_LONG.withName("reserve"));
+            JAVA_LONG.withName("reserve"),
+            JAVA_LONG.withName("shift_ns"),
+            ADDRESS.withName("anonymize"),
+            JAVA_LONG.withName("payload"));
         /** Offset of size, bytes. */
         public static final long size = 0;
         /** Offset of flags, bytes. */
@@ -377,9 +679,15 @@ public final class Native {
         public static final long yes_send = 8;
         /** Offset of reserve, bytes. */
         public static final long reserve = 16;
+        /** Offset of shift_ns, bytes. */
+        public static final long shift_ns = 24;
+        /** Offset of anonymize, bytes. */
+        public static final long anonymize = 32;
+        /** Offset of payload, bytes. */
+        public static final long payload = 40;
 
         static {
-            Library.check("weir_sink_options", LAYOUT, 24, 8, new String[] {"size", "flags", "yes_send", "reserve"}, new long[] {0, 4, 8, 16});
+            Library.check("weir_sink_options", LAYOUT, 48, 8, new String[] {"size", "flags", "yes_send", "reserve", "shift_ns", "anonymize", "payload"}, new long[] {0, 4, 8, 16, 24, 32, 40});
         }
     }
 
@@ -552,6 +860,26 @@ public final class Native {
     /** {@code const char * weir_version()} */
     public static final MethodHandle weir_version =
         Library.function("weir_version", FunctionDescriptor.of(ADDRESS));
+
+    /** {@code weir_status weir_answer_tcp(weir_text answer, weir_tcp *tcp, weir_tcp_figures *sum)} */
+    public static final MethodHandle weir_answer_tcp =
+        Library.function("weir_answer_tcp", FunctionDescriptor.of(JAVA_INT, JAVA_LONG, ADDRESS, ADDRESS));
+
+    /** {@code weir_status weir_answer_conversation(weir_text answer, size_t index, weir_tcp_conversation *conversation, weir_tcp_figures *sent, weir_tcp_figures *received)} */
+    public static final MethodHandle weir_answer_conversation =
+        Library.function("weir_answer_conversation", FunctionDescriptor.of(JAVA_INT, JAVA_LONG, JAVA_LONG, ADDRESS, ADDRESS, ADDRESS));
+
+    /** {@code weir_status weir_answer_dns(weir_text answer, weir_dns *dns, weir_dns_figures *sum)} */
+    public static final MethodHandle weir_answer_dns =
+        Library.function("weir_answer_dns", FunctionDescriptor.of(JAVA_INT, JAVA_LONG, ADDRESS, ADDRESS));
+
+    /** {@code weir_status weir_answer_dns_row(weir_text answer, uint32_t list, size_t index, weir_dns_figures *row)} */
+    public static final MethodHandle weir_answer_dns_row =
+        Library.function("weir_answer_dns_row", FunctionDescriptor.of(JAVA_INT, JAVA_LONG, JAVA_INT, JAVA_LONG, ADDRESS));
+
+    /** {@code weir_status weir_answer_finding(weir_text answer, size_t index, weir_finding *finding)} */
+    public static final MethodHandle weir_answer_finding =
+        Library.function("weir_answer_finding", FunctionDescriptor.of(JAVA_INT, JAVA_LONG, JAVA_LONG, ADDRESS));
 
     /** {@code weir_status weir_release(weir_lease lease)} */
     public static final MethodHandle weir_release =
