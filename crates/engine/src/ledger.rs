@@ -35,6 +35,8 @@ pub struct Ledger {
     pub lost_before: u64,
     /// Times for which the sources do not tell what was lost: a capture that they are from was broken off.
     pub loss_unknown: Vec<Uncounted>,
+    /// Sources without a counter of lost packets, such as pcap files.
+    pub without_counter: u64,
     /// Whether the kernel rejected packets without a count: `received` lacks these packets.
     pub uncounted: bool,
 }
@@ -124,6 +126,7 @@ impl Ledger {
             reread,
             lost_before,
             loss_unknown,
+            without_counter,
             uncounted,
         } = other;
         self.received += received;
@@ -144,6 +147,7 @@ impl Ledger {
         self.reread += reread;
         self.lost_before += lost_before;
         self.loss_unknown.extend(loss_unknown);
+        self.without_counter += without_counter;
         self.uncounted |= uncounted;
         self
     }

@@ -720,6 +720,8 @@ impl Run {
         self.ledger.reread += report.reread;
         self.ledger.lost_before = self.ledger.lost_before.saturating_add(report.lost_before());
         self.ledger.loss_unknown.extend(report.counted.uncounted());
+        self.ledger.without_counter +=
+            u64::from(!report.counts_losses() && !name.starts_with(crate::generated::GENERATE));
         self.delivered += report.received;
         let judged = layout.filter(|_| is_judged);
         if let Some(layout) = judged {

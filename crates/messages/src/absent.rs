@@ -71,6 +71,10 @@ fn refuse_expressions(command: &str, sources: &[Name], takes: Takes<'_>) -> Resu
         Takes::Elsewhere => "",
     };
     let missing = || sources.iter().filter(|name| is_missing(name));
+    let is_option = |name: &&Name| name.utf8().len() > 1 && name.utf8().starts_with('-');
+    if let Some(option) = missing().find(is_option) {
+        refuse!("{option} stands after --, where each word is a source: put options before --");
+    }
     let begins = missing().any(|name| is_expression(name.utf8()));
     let is_part = |name: &Name| {
         let text = name.utf8();
@@ -228,6 +232,11 @@ mod tests {
                 Takes::Flag("udp", Some(&Name::from("out"))),
                 &["/dev/null", "port", "53"],
                 "weir x /dev/null out --filter 'udp port 53'",
+            ),
+            (
+                Takes::Flag("", None),
+                &["/dev/null", "--key", "src"],
+                "--key stands after --, where each word is a source: put options before --",
             ),
             (
                 Takes::Flag("", None),

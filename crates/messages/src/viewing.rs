@@ -73,6 +73,8 @@ pub struct Facts {
     pub lost_before: u64,
     /// Whether a source does not tell for some time what was lost.
     pub is_loss_unknown: bool,
+    /// Sources that were read to their end and have no counter of lost packets.
+    pub without_counter: u64,
     /// Choice of packets that a source holds, in words; `None`: all.
     pub holds_only: Option<String>,
     /// Whether packets are known to come in or to go out.
@@ -291,6 +293,7 @@ macro_rules! members {
 members! {
     sources: text, filter: text, link_bits_per_s: rate, is_live: flag, place: text, down: texts, up_s: count,
     lacks: parts_of, windows: count, quiet_ms: count, dropped: count, late: count, lost_before: count, is_loss_unknown: flag,
+    without_counter: count,
     holds_only: perhaps, has_sides: flag, fault: perhaps, is_over: flag, part: times, parts: count, covered: times,
 }
 

@@ -261,6 +261,20 @@ impl Report {
         });
         of_interfaces.max(self.lost_between)
     }
+
+    /// Whether the source has a counter of lost packets: a live one, or a file with interface statistics or options of packets that count
+    /// them. Others, such as pcap files, say nothing about losses.
+    pub fn counts_losses(&self) -> bool {
+        let counts = |stats: weir_packet::savefile::InterfaceStats| {
+            let Statistics {
+                dropped_by_interface,
+                dropped_by_system,
+                ..
+            } = stats.counts;
+            dropped_by_interface.or(dropped_by_system).is_some()
+        };
+        self.live.is_some() || self.lost_between > 0 || self.counted.by_section().any(counts)
+    }
 }
 
 /// Reader of one source for one consumer.

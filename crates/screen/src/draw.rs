@@ -185,6 +185,7 @@ impl Canvas<'_> {
         let (loss, style) = match &losses[..] {
             [] if about.is_loss_unknown => ("loss unknown".to_owned(), look.alarm()),
             [] if about.holds_only.is_some() => ("holds a part".to_owned(), look.warning()),
+            [] if about.lacks_loss_counter => ("loss not recorded".to_owned(), look.plain()),
             [] => ("no loss".to_owned(), look.plain()),
             some => {
                 let sum = some.iter().map(|(_, count)| count).sum();

@@ -71,6 +71,13 @@ pub fn run(arguments: &GenerateArgs) -> anyhow::Result<Outcome> {
     }
     port::check_scheme(&arguments.sink)?;
     let mut wanted = Wanted::of(arguments)?;
+    let profile = arguments.profile.as_deref().unwrap_or_default();
+    if arguments.talkers.is_some() && !wanted.has_flows() {
+        bail!(
+            "--talkers: the traffic of --profile {profile} has no table of flows: leave --talkers out, and ask weir measure; the profile \
+             default has one"
+        );
+    }
     let limit = Limit::of(arguments, wanted.packets())?;
     port::check_guard(&arguments.sink, &arguments.sending.yes_send)?;
     let stop = stop_on_signals();

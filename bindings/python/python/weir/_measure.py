@@ -90,8 +90,8 @@ class Answer:
 
     def _heading(self) -> str:
         lost = sum(self.dropped.values()) + self.json.get("lost_before", 0)
-        # What a file or a record lacks is known at its end, for all of it.
-        is_known = self.is_summary or any(cause != "late" for cause in self.dropped)
+        # A capture counts what it drops. A file without lost packets may have no counter of them.
+        is_known = any(cause != "late" for cause in self.dropped)
         loss = f"{lost:,} lost, " if lost else "no loss, " if is_known else ""
         return f"{self.passed:,} packets, {self.bytes:,} bytes, {loss}about {self.flows:,} flows"
 

@@ -469,14 +469,42 @@ pub fn choose(list: &str, keys: &[KeyKind]) -> Result<Vec<Chosen>, Refusal> {
 /// Words in place of a number of lost packets, if the sources say that none was lost.
 pub const NO_LOSS: &str = "no loss";
 
+/// Words in place of a number of lost packets, if a source has no counter of them, such as a pcap file.
+pub const LOSS_NOT_RECORDED: &str = "loss not recorded";
+
 /// Words on the packets that sources lost, for tables.
 pub fn loss_words(fault: bool, ledger: &Ledger) -> String {
     use crate::numbers::grouped;
-    match (fault, ledger.lost_before, ledger.loss_unknown.is_empty()) {
-        (true, ..) => "incomplete".to_owned(),
-        (false, 0, true) => NO_LOSS.to_owned(),
-        (false, 0, false) => "loss unknown".to_owned(),
-        (false, n, true) => format!("{} lost before", grouped(n)),
-        (false, n, false) => format!("{} or more lost before", grouped(n)),
+    let is_told = ledger.loss_unknown.is_empty();
+    match (fault, ledger.lost_before) {
+        (true, _) => "incomplete".to_owned(),
+        (false, 0) if !is_told => "loss unknown".to_owned(),
+        (false, 0) if ledger.without_counter > 0 => LOSS_NOT_RECORDED.to_owned(),
+        (false, 0) => NO_LOSS.to_owned(),
+        (false, n) if is_told && ledger.without_counter == 0 => {
+            format!("{} lost before", grouped(n))
+        }
+        (false, n) => format!("{} or more lost before", grouped(n)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_loss_is_said_only_if_a_counter_says_so() {
+        let words = |lost_before, without_counter| {
+            let ledger = Ledger {
+                lost_before,
+                without_counter,
+                ..Ledger::default()
+            };
+            loss_words(false, &ledger)
+        };
+        assert_eq!(words(0, 0), "no loss");
+        assert_eq!(words(0, 1), "loss not recorded");
+        assert_eq!(words(7, 0), "7 lost before");
+        assert_eq!(words(7, 1), "7 or more lost before");
     }
 }

@@ -116,7 +116,7 @@ pub struct GenerateArgs {
     /// Make the traffic of this profile.
     ///
     /// Built in, or a file: `weir generate profiles` lists the first [default: default].
-    #[arg(help_heading = SELECT, long, value_name = "NAME|FILE", conflicts_with_all = ["mix", "talkers"])]
+    #[arg(help_heading = SELECT, long, value_name = "NAME|FILE", conflicts_with = "mix")]
     pub profile: Option<String>,
     /// Set a field, as ipv4.ttl=9-64:random.
     ///

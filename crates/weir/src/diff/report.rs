@@ -78,6 +78,7 @@ impl<'a> Report<'a> {
             [] => String::new(),
         };
         let span = match side.covered_ns {
+            None if side.tally().passed == 0 => "no packet".to_owned(),
             None => "no time".to_owned(),
             Some((from, to)) => {
                 let (begin, end) = (

@@ -78,6 +78,14 @@ impl Wanted {
         })
     }
 
+    /// Whether there is a table of flows, for the largest of them.
+    pub fn has_flows(&self) -> bool {
+        match self {
+            Self::Profile(profile) => matches!(profile.traffic, Traffic::Internet(_)),
+            Self::Mix { .. } => false,
+        }
+    }
+
     /// Number of packets that the profile names.
     pub fn packets(&self) -> Option<u64> {
         match self {

@@ -285,9 +285,14 @@ impl Report {
                 out.push_str(&self.spread(kind, &state.spread(i, self.answers.rows)));
             } else {
                 let table = self.answers.table(window, i);
-                let columns = self.columns((kind, window.names), &table, &tally, time_ns);
-                out.push_str(&grid(&columns, output_width()));
-                out.push_str(&self.outside(&table));
+                let outside = self.outside(&table);
+                if table.rows.is_empty() && outside.is_empty() {
+                    let _ = writeln!(out, "  no packet has this key: {kind}");
+                } else {
+                    let columns = self.columns((kind, window.names), &table, &tally, time_ns);
+                    out.push_str(&grid(&columns, output_width()));
+                    out.push_str(&outside);
+                }
             }
             out.push_str(&self.changes(window, i, kind));
         }

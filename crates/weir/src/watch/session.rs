@@ -723,6 +723,8 @@ impl Session {
         // What follows a fault in a file, nobody knows.
         let is_cut = !self.is_live && facts.fault.is_some();
         about.is_loss_unknown = facts.is_loss_unknown || is_cut;
+        // The counters of a file are often at its end.
+        about.lacks_loss_counter = !facts.is_live && (!facts.is_over || facts.without_counter > 0);
         about.holds_only.clone_from(&facts.holds_only);
         about.status = match self.figures.gone() {
             Some(why) => {

@@ -201,6 +201,7 @@ impl Shared {
             let facts = &mut self.state().facts;
             facts.lost_before += closed.report.lost_before();
             facts.is_loss_unknown |= !closed.report.counted.uncounted().is_empty();
+            facts.without_counter += u64::from(!closed.report.counts_losses());
             let part = closed.layout.and_then(holds_only_words);
             facts.holds_only = facts.holds_only.take().or(part);
         }
@@ -223,7 +224,7 @@ impl Shared {
         facts.parts += 1;
         filter.clone_into(&mut facts.filter);
         (facts.dropped, facts.late, facts.lost_before) = (0, 0, 0);
-        facts.is_loss_unknown = false;
+        (facts.is_loss_unknown, facts.without_counter) = (false, 0);
     }
 
     /// Notes the end of the windows, with the names of the packets that were read, and why the reading failed.

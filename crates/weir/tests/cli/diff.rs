@@ -252,7 +252,7 @@ fn losses_are_told_for_each_side() {
     let text = done.text();
     let heads: Vec<&str> = text.split("after   ").take(2).collect();
     assert!(
-        heads[0].contains("no loss") && heads[1].contains("up to 7 lost"),
+        heads[0].contains("loss not recorded") && heads[1].contains("up to 7 lost"),
         "{text}"
     );
     let object: Value = serde_json::from_str(
@@ -311,7 +311,7 @@ fn a_side_without_packets_is_told() {
     );
     let text = done.text();
     assert!(
-        text.starts_with("before  ") && text.contains("  no time  no loss\nafter "),
+        text.starts_with("before  ") && text.contains("  no packet  loss not recorded\nafter "),
         "{text}"
     );
     assert!(text.contains("  new ") && !text.contains("gone"), "{text}");

@@ -86,7 +86,10 @@ fn the_table_for_people_is_the_generators_truth() {
             &total
         ]
     );
-    assert_eq!(head[4..], ["no loss", &format!("{} flows", grouped(flows))]);
+    assert_eq!(
+        head[4..],
+        ["loss not recorded", &format!("{} flows", grouped(flows))]
+    );
     assert!(
         text.contains(&format!(
             "\n  without flow key, in no table: {arp} not IP\n"
