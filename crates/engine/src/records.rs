@@ -156,7 +156,7 @@ pub fn check(directory: &Path) -> Result<(), CheckError> {
 /// Whether a recorder runs in a directory: whether its socket listens, also if it refuses this user.
 pub fn is_recorded(directory: &Path) -> bool {
     !matches!(
-        Client::connect(&directory.join(SOCKET)),
+        Client::connect(directory.join(SOCKET)),
         Err(Error::NotListening { .. })
     )
 }
