@@ -9,7 +9,7 @@ use crate::emit::{Columns, Lines, NamesOf, Text, When};
 use crate::filter_file::{self, Reload};
 use crate::firewall;
 use crate::interfaces;
-use crate::outcome::{Outcome, answer, say_plain, slow_compilation, stop_on_signals};
+use crate::outcome::{Outcome, answer, say, say_plain, slow_compilation, stop_on_signals};
 use crate::outputs::{self, About, Maker};
 use crate::programs::Programs;
 use crate::progress::Ticker;
@@ -149,6 +149,12 @@ fn session(arguments: &FilterArgs, stop: &Arc<AtomicBool>, query: Option<&Arc<Qu
         (false, true) => Order::Merged,
         (false, false) => Order::OneByOne,
     };
+    let is_one_by_one = session.order == Order::OneByOne && !session.is_live();
+    if arguments.dedup.within.is_some() && is_one_by_one && arguments.sources.len() > 1 {
+        say(
+            "--dedup compares packets in the order of the run, one file after another: add --merge to find duplicates in other files",
+        );
+    }
     session.zstd_window = arguments.zstd_window;
     // Of a record, the recorder gives what is to come.
     session.follow = (arguments.follow && query.is_none()).then(|| sources::follow(stop));

@@ -175,3 +175,13 @@ fn duplicates_are_those_of_editcap() {
     }
     assert!(compared > 0 || captures(test).is_empty());
 }
+
+#[test]
+fn files_that_are_read_one_after_another_are_told_how_their_duplicates_are_found() {
+    let temp = Temp::new();
+    let file = temp.file("a.pcap", &small_pcap(100));
+    for (more, told) in [(&["--count"][..], true), (&["--count", "--merge"], false)] {
+        let done = weir([&["filter", "", &file, &file, "--dedup"][..], more].concat()).ok();
+        assert_eq!(done.err.contains("add --merge"), told, "{}", done.err);
+    }
+}
