@@ -28,6 +28,7 @@ use weir_engine::pairing::{PairSink, Pairs, Report, Spread, is_quiet};
 use weir_engine::run::{Ended, Run, Setup};
 use weir_engine::session::Session;
 use weir_generator::streams::Rate;
+use weir_io::network::Network;
 use weir_messages::captures::interface;
 use weir_messages::refusals::Terms;
 
@@ -59,9 +60,26 @@ pub fn check(arguments: &GenerateArgs, wanted: &mut Wanted) -> anyhow::Result<()
     if interface(name).is_none() {
         bail!("--receive {name}: no such interface: weir filter -D lists those there are");
     }
+    if is_sender(name, &arguments.sink) {
+        bail!(
+            "--receive {name}: packets leave by this interface, and do not come back by it: name the interface at which they arrive"
+        );
+    }
     wanted
         .stamp()
         .map_err(|why| anyhow!("--receive {name}: {why}"))
+}
+
+/// Whether a source is the interface by which a port sends. Loopback receives what it sends.
+fn is_sender(name: &Name, sink: &Name) -> bool {
+    let Some(sender) = port::interface(sink) else {
+        return false;
+    };
+    if interface(name) != Some(sender) {
+        return false;
+    }
+    let network = Network::read().unwrap_or_default();
+    network.named(sender).is_none_or(|it| !it.is_loopback)
 }
 
 impl Receiver {
