@@ -409,12 +409,27 @@ pub unsafe extern "C-unwind" fn pcap_dump(
     header: *const Header,
     data: *const c_uchar,
 ) {
+    // SAFETY: the arguments go on as they came.
+    unsafe {
+        match real::has_one_thread() {
+            true => dump_unlocked(user, header, data),
+            false => real::pcap_dump(user, header, data),
+        }
+    }
+}
+
+/// `pcap_dump` without the lock of the `FILE`, which is glibc's.
+///
+/// # Safety
+/// As of `pcap_dump`, and no other thread uses the `FILE`.
+pub unsafe extern "C-unwind" fn dump_unlocked(
+    user: *mut c_uchar,
+    header: *const Header,
+    data: *const c_uchar,
+) {
     let file = user.cast::<FILE>();
     // SAFETY: `user` is a dumper, which is a stdio file; header and data are a packet.
     unsafe {
-        if !real::has_one_thread() {
-            return real::pcap_dump(user, header, data);
-        }
         if libc::ferror(file) != 0 {
             return;
         }
@@ -426,7 +441,7 @@ pub unsafe extern "C-unwind" fn pcap_dump(
             header.wire_len,
         ];
         let captured = header.captured as usize;
-        // The first bytes of glibc's `FILE`, which its macros know; `has_one_thread` has found glibc.
+        // The first bytes of glibc's `FILE`, which its macros know.
         let buffer = &mut *user.cast::<Stdio>();
         let room = buffer.write_end.addr().wrapping_sub(buffer.write_at.addr());
         if buffer.write_at < buffer.write_end && room >= size_of_val(&words) + captured {
