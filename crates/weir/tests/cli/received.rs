@@ -93,6 +93,16 @@ fn loss_duplicates_reorder_and_delay_are_found_as_they_were_planted() {
         let keys = ["sent", "received", "lost", "duplicated", "reordered"];
         keys.map(|key| answer[key].as_u64().unwrap())
     };
+    let by_itself = [
+        "generate",
+        "af_packet:near",
+        "--profile",
+        "64",
+        "--receive",
+        "near",
+    ];
+    let refused = net.weir(&by_itself);
+    assert_eq!(refused.code, Some(2), "{}", refused.err);
     let plain = exchange(&net, "0.02", "none");
     assert_eq!(counts(&plain), [1000, 1000, 0, 0, 0], "{plain}");
     let p50 = plain["delay_ns"]["p50"].as_u64().unwrap();
