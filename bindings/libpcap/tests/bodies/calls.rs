@@ -235,7 +235,7 @@ impl User {
                     self.dump();
                     0
                 }
-                8 if number % 8 == 0 => {
+                8 if number.is_multiple_of(8) => {
                     self.seek(number / 8);
                     0
                 }
