@@ -83,10 +83,7 @@ pub fn run(mut arguments: QueryArgs) -> anyhow::Result<Outcome> {
     let asked = ask_recorder(&mut query, &arguments.directory, arguments.follow)?;
     let query = Arc::new(query);
     let explain = arguments.explain;
-    let asks_for_times = from_ns.is_some() || to_ns.is_some();
-    let is_to_come =
-        from_ns.is_some_and(|from| i128::from(from) > Timestamp::now().as_nanosecond());
-    let mut zone = Zone::new(arguments.utc);
+    let utc = arguments.utc;
     let outcome = if arguments.flows {
         measure::run_query(flows(arguments, expression), Arc::clone(&query))?
     } else {
@@ -103,15 +100,11 @@ pub fn run(mut arguments: QueryArgs) -> anyhow::Result<Outcome> {
                 counted(counts.late, "packet")
             ));
         }
-        if asks_for_times && !query.has_memory() && has_nothing_then(counts) {
-            say(&nothing_then_line(
-                &directory, counts, is_to_come, &mut zone,
-            ));
-        }
         if explain {
             self::explain(counts);
         }
     }
+    say_nothing_then(&query, utc);
     if explain && query.has_memory() {
         say_plain("the recorder added what it had only in memory");
     }
@@ -239,6 +232,25 @@ fn flows(arguments: QueryArgs, expression: String) -> MeasureArgs {
         stats: arguments.stats,
         walls: arguments.walls,
         ..defaults(&["-"])
+    }
+}
+
+/// Says of each record that no packet of it lies in the time that a query asks for, if that is so.
+pub fn say_nothing_then(query: &Query, utc: bool) {
+    let (from_ns, to_ns) = (query.selection.from_ns, query.selection.to_ns);
+    if from_ns.is_none() && to_ns.is_none() || query.has_memory() {
+        return;
+    }
+    let is_to_come =
+        from_ns.is_some_and(|from| i128::from(from) > Timestamp::now().as_nanosecond());
+    let mut zone = Zone::new(utc);
+    for (directory, counts) in query.seen().iter() {
+        if has_nothing_then(counts) {
+            let directory = Name::from(directory.as_path());
+            say(&nothing_then_line(
+                &directory, counts, is_to_come, &mut zone,
+            ));
+        }
     }
 }
 

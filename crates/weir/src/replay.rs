@@ -6,6 +6,7 @@ use crate::numbers::{bit_rate, bytes, counted, duration, grouped, rate};
 use crate::outcome::{Outcome, answer, say, say_plain, stop_on_signals};
 use crate::outputs::refuse_bare_interface;
 use crate::port;
+use crate::query::say_nothing_then;
 use crate::rate::share_of_link;
 use crate::show::Show;
 use crate::sources::{self, Takes};
@@ -25,9 +26,10 @@ use weir_engine::outputs::Target;
 use weir_engine::records::{self, Query};
 use weir_engine::replay::{Addresses, Course, Rate, ReplaySink, Report, Second, Settings};
 use weir_engine::run::{Ended, Run, Setup};
-use weir_engine::session::Session;
+use weir_engine::session::{End, Session};
 use weir_engine::steering::{Remote, Steering};
 use weir_io::network::Network;
+use weir_io::sys::{self, StopCause};
 use weir_messages::guards::{injecting_line, sending_line};
 use weir_messages::refusals::Terms;
 use weir_pipeline::select::{Selection, Span};
@@ -145,6 +147,9 @@ pub fn run(arguments: ReplayArgs) -> anyhow::Result<Outcome> {
     drop(server);
     ctl::tell_lost(&ports[0], steering.as_deref());
     show.outputs(&outputs, &ended);
+    if let Some(query) = &session.query {
+        say_nothing_then(query, arguments.utc);
+    }
     let report = course.with(Report::clone);
     // Also the packets behind the failure of a port.
     let refused = outputs.counts().map(|counts| counts.lost()).sum();
@@ -358,14 +363,22 @@ fn finish(
             time_words(report.lateness.max())
         ));
     }
+    // A port that a signal stops takes no more packets.
+    let by_signal = sys::stopped_by() == Some(StopCause::Signal);
     let ending = Ending {
-        by: ended.by,
+        by: match ended.by {
+            End::Output if by_signal => End::Signal,
+            by => by,
+        },
         ..Ending::default()
     };
     let answered = match arguments.json {
         true => answer(&format!(
             "{}\n",
-            terminal::json("replay", &object(show, ended, result))
+            terminal::json(
+                "replay",
+                &object(show, ended, result, ending.is_interrupted())
+            )
         )),
         false => Outcome::Done,
     };
@@ -438,11 +451,16 @@ fn time_words(ns: u64) -> String {
     }
 }
 
-fn object(show: &Show, ended: &Ended, (report, refused): &(Report, u64)) -> Value {
+fn object(
+    show: &Show,
+    ended: &Ended,
+    (report, refused): &(Report, u64),
+    is_interrupted: bool,
+) -> Value {
     let (packets, bytes) = sent(report);
     let ledger = &ended.ledger;
     let at = |share: f64| report.lateness.value_at_quantile(share);
-    json!({
+    let mut object = json!({
         "received": ledger.received,
         "filtered": ledger.filtered,
         "control": report.control,
@@ -457,7 +475,11 @@ fn object(show: &Show, ended: &Ended, (report, refused): &(Report, u64)) -> Valu
             "p50": at(0.5), "p99": at(0.99), "p999": at(0.999), "max": report.lateness.max(),
         },
         "fault": show.faults.first(),
-    })
+    });
+    if is_interrupted {
+        object["interrupted"] = true.into();
+    }
+    object
 }
 
 #[cfg(test)]

@@ -263,6 +263,28 @@ fn info_of(file: &str) -> Value {
 
 /// However early the signal comes, the file is a valid capture file with the reported number of packets.
 #[test]
+fn a_replay_tells_that_it_was_interrupted_and_that_a_record_has_nothing_to_send() {
+    let temp = Temp::new();
+    let path = temp.file("five.pcap", &small_pcap(5));
+    let replay = |rate| ["replay", &path, "--to", "null", "--json", "--rate", rate];
+    let child = start(&replay("1pps"));
+    wait_until_it_listens(&child);
+    signal(&child, "-TERM");
+    let done = gather(child, &[]).ok();
+    assert_eq!(last_object(&done)["interrupted"], true, "{}", done.text());
+    assert!(done.err.ends_with(", interrupted\n"), "{}", done.err);
+    let whole = weir(&replay("max")).ok();
+    assert_eq!(last_object(&whole).get("interrupted"), None);
+    assert!(!whole.err.contains("interrupted"), "{}", whole.err);
+    let record = temp.at("record");
+    weir(&["record", &path, &record, "--disk", "1G"]).ok();
+    let until = ["--to", "null", "--until", "1999-01-01"];
+    let none = weir(&[&["replay", &record][..], &until].concat()).ok();
+    let words = format!("weir: {record}: no packet lies in the time asked for: the record has");
+    assert!(none.err.contains(&words), "{}", none.err);
+}
+
+#[test]
 fn generate_leaves_a_whole_file_however_early_it_is_interrupted() {
     let temp = Temp::new();
     for (flows, least) in [("2000000", 0), ("1000", 1 << 20)] {
