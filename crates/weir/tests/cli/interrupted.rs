@@ -273,13 +273,13 @@ fn a_replay_tells_that_it_was_interrupted_and_that_a_record_has_nothing_to_send(
     let done = gather(child, &[]).ok();
     assert_eq!(last_object(&done)["interrupted"], true, "{}", done.text());
     assert!(done.err.ends_with(", interrupted\n"), "{}", done.err);
-    let whole = weir(&replay("max")).ok();
+    let whole = weir(replay("max")).ok();
     assert_eq!(last_object(&whole).get("interrupted"), None);
     assert!(!whole.err.contains("interrupted"), "{}", whole.err);
     let record = temp.at("record");
-    weir(&["record", &path, &record, "--disk", "1G"]).ok();
+    weir(["record", &path, &record, "--disk", "1G"]).ok();
     let until = ["--to", "null", "--until", "1999-01-01"];
-    let none = weir(&[&["replay", &record][..], &until].concat()).ok();
+    let none = weir([&["replay", &record][..], &until].concat()).ok();
     let words = format!("weir: {record}: no packet lies in the time asked for: the record has");
     assert!(none.err.contains(&words), "{}", none.err);
 }
