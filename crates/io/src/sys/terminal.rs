@@ -157,8 +157,10 @@ pub(super) fn give_back() {
     let Some((before, leave)) = BEFORE.get().filter(|_| fd >= 0) else {
         return;
     };
-    // SAFETY: both calls may be made in a handler; the settings and the bytes are static.
+    // SAFETY: these calls may be made in a handler; the settings and the bytes are static.
     unsafe {
+        // A terminal that nobody reads has no room, and the write would wait.
+        libc::tcflush(fd, libc::TCOFLUSH);
         libc::write(fd, leave.as_ptr().cast(), leave.len());
         libc::tcsetattr(fd, libc::TCSANOW, before);
     }

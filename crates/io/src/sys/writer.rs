@@ -36,7 +36,7 @@ const LOOK: Duration = Duration::from_millis(100);
 pub struct Writer<F> {
     fd: F,
     /// The same terminal, opened once more with O_NONBLOCK, if it is one.
-    terminal: Option<File>,
+    terminal: Option<&'static File>,
     /// Whether the descriptor is a file or a disk, which takes bytes without a reader and has no `poll`.
     storage: bool,
     /// Watch over the free space of the disk, for a regular file.
@@ -193,7 +193,7 @@ impl<F: AsFd> Write for Writer<F> {
         if let Some(earlier) = self.earlier {
             self.replace(earlier, bytes.len())?;
         }
-        let fd = self.terminal.as_ref().map_or(self.fd.as_fd(), AsFd::as_fd);
+        let fd = self.terminal.map_or(self.fd.as_fd(), AsFd::as_fd);
         if let Some(watch) = &mut self.watch {
             watch.take(fd, bytes.len())?;
         }
@@ -278,14 +278,13 @@ pub fn open_terminals() {
 }
 
 /// A standard descriptor's terminal, opened once more.
-fn terminal(fd: BorrowedFd<'_>) -> Option<File> {
+fn terminal(fd: BorrowedFd<'_>) -> Option<&'static File> {
     let [out, err] = TERMINALS.get()?;
-    let known = match fd.as_raw_fd() {
-        libc::STDOUT_FILENO => out,
-        libc::STDERR_FILENO => err,
-        _ => return None,
-    };
-    known.as_ref()?.try_clone().ok()
+    match fd.as_raw_fd() {
+        libc::STDOUT_FILENO => out.as_ref(),
+        libc::STDERR_FILENO => err.as_ref(),
+        _ => None,
+    }
 }
 
 fn is_fifo(path: &Path) -> bool {

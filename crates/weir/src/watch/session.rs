@@ -7,6 +7,7 @@ use super::save::{self, Saver};
 use super::settings::Settings;
 use crate::outcome::{io_words, say, show, slow_compilation};
 use crate::terminal::printable;
+use crate::times::Clock;
 use anyhow::anyhow;
 use jiff::Timestamp;
 use std::fmt;
@@ -617,11 +618,12 @@ impl Session {
         if let Some(at) = self.begins_at.take()
             && !(first..=last).contains(&at)
         {
-            let clock = |ns| {
-                let text = self.zone.strftime("%Y-%m-%d %H:%M:%S".as_ref(), ns);
-                text.to_string_lossy().into_owned()
-            };
-            let words = format!("--at: packets are from {} to {}", clock(first), clock(last));
+            let clock = Clock::new(self.saver.settings.utc);
+            let words = format!(
+                "--at: packets are from {} to {}",
+                clock.text(first),
+                clock.text(last)
+            );
             self.ui.say(words);
         }
     }
