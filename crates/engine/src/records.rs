@@ -6,7 +6,7 @@
 use crate::generated;
 use crate::name::Name;
 use crate::record::SOCKET;
-use crate::socket::{Client, Error};
+use crate::socket::{Client, Error, ReadFrames, Streaming};
 use serde_json::{Value, json};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -70,10 +70,16 @@ impl Query {
     ///
     /// **Errors**: errors of the socket.
     pub fn ask_recorder(&mut self, directory: &Path, follow: bool) -> Result<bool, Error> {
-        let path = directory.join(SOCKET);
-        let client = match Client::connect(&path) {
-            Err(Error::NotListening { .. }) => return Ok(false),
-            client => client?,
+        match Recorder::connect(directory)? {
+            Some(recorder) => self.ask(&Arc::new(recorder), follow),
+            None => Ok(false),
+        }
+    }
+
+    /// As [`Self::ask_recorder`], over a connection that is open already. Returns `false` if it is in use, or ended.
+    pub fn ask(&mut self, recorder: &Arc<Recorder>, follow: bool) -> Result<bool, Error> {
+        let Some(client) = recorder.client().take() else {
+            return Ok(false);
         };
         let Selection {
             from_ns,
@@ -99,7 +105,10 @@ impl Query {
             _ => None,
         };
         let memory = Memory {
-            bytes: Box::new(bytes),
+            bytes: Box::new(Answer {
+                bytes: Some(bytes),
+                recorder: Arc::clone(recorder),
+            }),
             seam,
         };
         *self
@@ -118,6 +127,51 @@ impl Query {
     /// Returns what was read of each directory on disk so far; complete once the sources are read.
     pub fn seen(&self) -> MutexGuard<'_, Vec<(PathBuf, Counts)>> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Connection to the recorder of a directory. A process whose sandbox lets it open no other asks it again and again.
+#[derive(Debug)]
+pub struct Recorder {
+    /// The connection, unless an answer is being read; `None` after an answer that was not read to its end.
+    client: Mutex<Option<Client>>,
+}
+
+impl Recorder {
+    /// Connects to the recorder of `directory`; `None` if no recorder runs there. **Errors**: errors of the socket.
+    pub fn connect(directory: &Path) -> Result<Option<Self>, Error> {
+        match Client::connect(directory.join(SOCKET)) {
+            Err(Error::NotListening { .. }) => Ok(None),
+            client => Ok(Some(Self {
+                client: Mutex::new(Some(client?)),
+            })),
+        }
+    }
+
+    fn client(&self) -> MutexGuard<'_, Option<Client>> {
+        self.client.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Bytes of an answer, whose end gives the connection back.
+struct Answer {
+    bytes: Option<ReadFrames<Streaming>>,
+    recorder: Arc<Recorder>,
+}
+
+impl Read for Answer {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let Some(bytes) = &mut self.bytes else {
+            return Ok(0);
+        };
+        let read = bytes.read(buffer)?;
+        if read == 0
+            && !buffer.is_empty()
+            && let Some(bytes) = self.bytes.take()
+        {
+            *self.recorder.client() = Some(bytes.into_inner().into_client());
+        }
+        Ok(read)
     }
 }
 
@@ -151,14 +205,6 @@ pub fn check(directory: &Path) -> Result<(), CheckError> {
         Err(_) if directory.join(SOCKET).exists() => Ok(()),
         Err(error) => Err(CheckError::Record(error)),
     }
-}
-
-/// Whether a recorder runs in a directory: whether its socket listens, also if it refuses this user.
-pub fn is_recorded(directory: &Path) -> bool {
-    !matches!(
-        Client::connect(directory.join(SOCKET)),
-        Err(Error::NotListening { .. })
-    )
 }
 
 /// Parts of a record that could not be read: the inner error of the reader at its end, at which all the rest was read.

@@ -3,9 +3,8 @@
 //! **Protocol.** A request is one JSON object on a line of at most [`LONGEST_REQUEST`] bytes. The
 //! answer is one line, `{"ok":VALUE}` or `{"error":"TEXT"}`. Several requests of a connection are
 //! answered one after another, in order. A change that was answered with `ok` is in force. Two
-//! kinds of answer have a continuation after their line, and no further request is read from their
-//! connection: a subscription sends further `ok` lines until the client closes the connection, and
-//! a stream sends [frames](protocol) of bytes, whose end is marked.
+//! kinds of answer have a continuation after their line: a subscription sends further `ok` lines until the client closes the
+//! connection, and a stream sends [frames](protocol) of bytes, whose end is marked; then the next request is read.
 //!
 //! **Rights.** The socket has mode 0600 from its first moment on. Requests come from processes of the same user and of root only. Of a
 //! [shared](Bound::new_shared) socket, whose requests only look, the mode is 0660 for a group, and says alone who may ask.
@@ -23,7 +22,7 @@ mod place;
 pub mod protocol;
 mod server;
 
-pub use client::{Client, Lines};
+pub use client::{Client, Lines, Streaming};
 pub use protocol::{LONGEST_REQUEST, ReadFrames};
 pub use server::{Bound, Handler, Reply, Server, Settings, WriteBytes};
 

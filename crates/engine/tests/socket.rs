@@ -319,6 +319,10 @@ fn clients_that_misbehave_harm_no_other_client() {
     let mut bytes = Vec::new();
     stream.read_to_end(&mut bytes).unwrap();
     assert!(bytes == Random(100_000).bytes(100_000));
+    // After the end of a stream, its connection takes the next request.
+    let mut client = stream.into_inner().into_client();
+    let answer = client.ask(&json!({ "echo": 1 })).unwrap();
+    assert_eq!(answer, json!(1));
 }
 
 #[test]

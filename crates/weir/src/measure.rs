@@ -845,7 +845,9 @@ impl Command<'_> {
         options.keys = Tab::kinds().chain(part.further).collect();
         let times = Some(part.times());
         let is_inside = arguments.inside.inner || arguments.names.resolve;
-        let query = watch.past.query(times, &part.filter, is_inside);
+        let query = watch
+            .past
+            .query_again(part.times(), &part.filter, is_inside);
         let mut session = session(arguments, &options, stop, query.map(Arc::new).as_ref());
         let mut run = Run::new(Setup {
             selection: Selection {

@@ -64,7 +64,7 @@ pub fn run(mut arguments: WatchArgs) -> anyhow::Result<Outcome> {
         say_plain(&format!("{name}: the interface of the default route"));
         arguments.sources.push(name);
     }
-    let watch = Watch::new(&arguments, keyboard)?;
+    let mut watch = Watch::new(&arguments, keyboard)?;
     let query = watch.past.first_query(
         &arguments.filter,
         arguments.inside.inner || arguments.names.resolve,
@@ -184,7 +184,7 @@ fn measured(arguments: WatchArgs, watch: &Watch) -> MeasureArgs {
         link: arguments.link,
         local: arguments.local,
         // A recorder hands on what comes.
-        follow: arguments.follow && !watch.past.is_record(),
+        follow: arguments.follow && !watch.past.directory().is_some(),
         live: arguments.live,
         workers: arguments.workers,
         viewers: arguments.viewers,
@@ -250,9 +250,10 @@ impl Watch {
         settings.key = further_of(arguments).or(settings.key);
         let (look, asks_background) = chosen_look(&settings);
         check_directories(arguments, is_live)?;
+        let (origin, notice) = origin(arguments, &past, is_live);
         let saves = save::Settings {
             directory: Path::new(&arguments.save_dir).to_owned(),
-            origin: origin(arguments, &past, is_live),
+            origin,
             inner: arguments.inside.tunnels()?,
             utc: arguments.utc,
         };
@@ -267,7 +268,7 @@ impl Watch {
                 asks_background,
                 settings,
                 at,
-                notice: arguments.history.as_ref().and_then(notice),
+                notice,
                 can_read_again: past.can_read_again,
                 saves,
             },
@@ -332,30 +333,38 @@ fn check_directories(arguments: &WatchArgs, is_live: bool) -> anyhow::Result<()>
     }
 }
 
-/// Message about a record without a recorder.
-fn notice(history: &Name) -> Option<String> {
-    (!records::is_recorded(history.as_ref())).then(|| {
-        format!("{history}: no recorder is running there, so w has no packets from now on: weir record IF {history} --disk 10G")
-    })
-}
-
-/// Where packets from before are.
-fn origin(arguments: &WatchArgs, past: &Past, is_live: bool) -> Result<save::Origin, &'static str> {
-    let record = arguments.history.iter().cloned().collect();
-    match (is_live, &arguments.history) {
-        (true, Some(_)) => Ok(save::Origin {
-            sources: record,
-            is_record: true,
-        }),
+/// Where packets from before are, and a message about a record without a recorder.
+fn origin(
+    arguments: &WatchArgs,
+    past: &Past,
+    is_live: bool,
+) -> (Result<save::Origin, &'static str>, Option<String>) {
+    let directory = arguments.history.as_ref().or_else(|| past.directory());
+    let (recorder, notice) = match directory.map(|it| (it, past::connect(it))) {
+        Some((history, Ok(None))) if is_live => (
+            None,
+            Some(format!(
+                "{history}: no recorder is running there, so w has no packets from now on: weir record IF {history} --disk 10G"
+            )),
+        ),
+        Some((history, Err(error))) => (None, Some(past::left_out(history, &error))),
+        Some((_, Ok(recorder))) => (recorder, None),
+        None => (None, None),
+    };
+    let sources = match (is_live, &arguments.history) {
+        (true, Some(history)) => Ok(vec![history.clone()]),
         (true, None) => Err(
             "interfaces keep no packets: start weir watch with --history DIR, a record of weir record",
         ),
-        (false, _) if past.can_read_again || past.is_record() => Ok(save::Origin {
-            sources: arguments.sources.clone(),
-            is_record: past.is_record(),
-        }),
+        (false, _) if past.can_read_again || directory.is_some() => Ok(arguments.sources.clone()),
         (false, _) => Err("this source cannot be read a second time"),
-    }
+    };
+    let origin = sources.map(|sources| save::Origin {
+        sources,
+        is_record: directory.is_some(),
+        recorder,
+    });
+    (origin, notice)
 }
 
 /// Colours and characters of this terminal as the user wants them, and whether to ask the terminal for its background.

@@ -10,12 +10,12 @@ use std::io::{self, BufReader, Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Longest wait for an answer, and for the other process to take a request. A request may make a disk write all it holds.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Longest read of a stream that finds no bytes.
+/// Longest read that finds no bytes.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// Connection to a control socket.
@@ -31,12 +31,11 @@ impl Client {
     pub fn connect(path: impl AsRef<Path>) -> Result<Self, Error> {
         let path = path.as_ref().to_owned();
         let timed = |stream: UnixStream| {
-            stream.set_read_timeout(Some(PATIENCE))?;
+            stream.set_read_timeout(Some(LOOK))?;
             stream.set_write_timeout(Some(PATIENCE))?;
-            let file = File::from(OwnedFd::from(stream.try_clone()?));
             Ok(Patient {
-                stream,
-                file,
+                file: File::from(OwnedFd::from(stream)),
+                patience: PATIENCE,
                 endless: false,
             })
         };
@@ -58,6 +57,12 @@ impl Client {
         }
     }
 
+    /// Sets the longest wait for an answer.
+    pub fn patience(mut self, patience: Duration) -> Self {
+        self.stream.get_mut().patience = patience;
+        self
+    }
+
     /// Sends a request, a JSON object, and returns the value of its answer. **Errors**: [`Error::Refused`] with the text of the
     /// other process; another error leaves the connection useless.
     pub fn ask(&mut self, request: &Value) -> Result<Value, Error> {
@@ -75,13 +80,10 @@ impl Client {
     ///
     /// The wait for bytes has no limit, but a read is `Interrupted` after a tenth of a second without bytes, so that a caller can
     /// look at its stop flag. **Errors**: as [`Self::ask`].
-    pub fn stream(
-        mut self,
-        request: &Value,
-    ) -> Result<(Value, ReadFrames<BufReader<Patient>>), Error> {
+    pub fn stream(mut self, request: &Value) -> Result<(Value, ReadFrames<Streaming>), Error> {
         let value = self.ask(request)?;
-        self.wait_endlessly()?;
-        Ok((value, ReadFrames::new(self.stream)))
+        self.stream.get_mut().endless = true;
+        Ok((value, ReadFrames::new(Streaming(self))))
     }
 
     /// Sends a request that subscribes; returns the value of the answer's line, and the lines that follow it.
@@ -89,14 +91,8 @@ impl Client {
     /// The wait for a line has no limit. **Errors**: as [`Self::ask`].
     pub fn subscribe(mut self, request: &Value) -> Result<(Value, Lines), Error> {
         let value = self.ask(request)?;
-        self.wait_endlessly()?;
-        Ok((value, Lines(self)))
-    }
-
-    fn wait_endlessly(&mut self) -> Result<(), Error> {
         self.stream.get_mut().endless = true;
-        let set = self.stream.get_ref().stream.set_read_timeout(Some(LOOK));
-        set.map_err(|error| self.failed(error))
+        Ok((value, Lines(self)))
     }
 
     /// Reads the next line.
@@ -138,23 +134,49 @@ fn closed() -> io::Error {
     )
 }
 
-/// Reader of a connection; if its wait is endless, a read without bytes is `Interrupted`.
+/// Bytes of a stream on a connection.
 #[derive(Debug)]
-pub struct Patient {
-    stream: UnixStream,
-    /// The connection again: a process whose sandbox is in force may read files, but not receive
-    /// from sockets.
+pub struct Streaming(Client);
+
+impl Streaming {
+    /// Takes the connection back for further requests, once the end of the stream was read.
+    pub fn into_client(mut self) -> Client {
+        self.0.stream.get_mut().endless = false;
+        self.0
+    }
+}
+
+impl Read for Streaming {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.0.stream.read(buffer)
+    }
+}
+
+/// Reader and writer of a connection; if its wait is endless, a read without bytes is `Interrupted`.
+#[derive(Debug)]
+struct Patient {
+    /// The connection as a file: a process whose sandbox is in force may read files, but not receive from sockets, nor set their
+    /// time-outs.
     file: File,
+    patience: Duration,
     endless: bool,
 }
 
 impl Read for Patient {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        match self.file.read(buffer) {
-            Err(error) if self.endless && error.kind() == io::ErrorKind::WouldBlock => {
-                Err(io::Error::from(io::ErrorKind::Interrupted))
+        let begun = Instant::now();
+        loop {
+            match self.file.read(buffer) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    if self.endless {
+                        return Err(io::Error::from(io::ErrorKind::Interrupted));
+                    }
+                    if begun.elapsed() >= self.patience {
+                        return Err(error);
+                    }
+                }
+                read => return read,
             }
-            read => read,
         }
     }
 }

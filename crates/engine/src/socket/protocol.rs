@@ -254,6 +254,11 @@ impl<R: Read> ReadFrames<R> {
         &self.from
     }
 
+    /// Takes the inner reader back, at the end of the frames.
+    pub fn into_inner(self) -> R {
+        self.from
+    }
+
     /// Reads the length of the next frame.
     fn next_frame(&mut self) -> io::Result<()> {
         while self.headed < HEADER {

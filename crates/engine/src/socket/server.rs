@@ -456,7 +456,9 @@ impl Shared {
                     Some(_slot) => {
                         stream.write_all(&ok_line(&first))?;
                         stream.set_write_timeout(Some(self.settings.stream_patience))?;
-                        send(write, stream).map(|()| false)
+                        send(write, stream)?;
+                        stream.set_write_timeout(Some(self.settings.patience))?;
+                        Ok(true)
                     }
                     None => {
                         let why = format!(

@@ -7,7 +7,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use weir_engine::name::Name;
-use weir_engine::records::{Query, Selection};
+use weir_engine::records::{Query, Recorder, Selection};
 use weir_engine::socket::Error;
 use weir_measure::KeyKind;
 use weir_messages::moment::Moment;
@@ -63,6 +63,8 @@ pub struct Past {
     pub covered: Option<(i64, i64)>,
     /// Times that are read first; `None`: all.
     pub first: Option<(i64, i64)>,
+    /// The recorder that writes the record, if one runs.
+    recorder: Option<Arc<Recorder>>,
 }
 
 impl Past {
@@ -112,16 +114,28 @@ impl Past {
             first: at.or(end).map(|at| part(at).times()),
             directory,
             covered,
+            recorder: None,
         })
     }
 
-    /// Whether the source is a record directory.
-    pub fn is_record(&self) -> bool {
-        self.directory.is_some()
+    /// The record directory, if the source is one.
+    pub fn directory(&self) -> Option<&Name> {
+        self.directory.as_ref()
+    }
+
+    /// The question to the record directory for a time, if there is one, and its recorder's memory.
+    pub fn query_again(&self, times: (i64, i64), filter: &str, resolve: bool) -> Option<Query> {
+        let mut query = self.query(Some(times), filter, resolve)?;
+        if let (Some(recorder), Some(directory)) = (&self.recorder, &self.directory)
+            && let Err(error) = query.ask(recorder, false)
+        {
+            say(&left_out(directory, &error));
+        }
+        Some(query)
     }
 
     /// The question to the record directory for a time, if there is one.
-    pub fn query(&self, times: Option<(i64, i64)>, filter: &str, resolve: bool) -> Option<Query> {
+    fn query(&self, times: Option<(i64, i64)>, filter: &str, resolve: bool) -> Option<Query> {
         self.directory.as_ref()?;
         let is_plain = !resolve;
         Some(Query::new(Selection {
@@ -139,7 +153,7 @@ impl Past {
     /// The question of the first reading, with the packets that a recorder has in memory; with `follow`, also with those to come.
     /// **Errors**: no recorder runs whose packets could be followed.
     pub fn first_query(
-        &self,
+        &mut self,
         filter: &str,
         resolve: bool,
         follow: bool,
@@ -152,25 +166,44 @@ impl Past {
         if follow {
             query.selection.to_ns = None;
         }
-        match query.ask_recorder(directory.as_ref(), follow) {
-            Ok(false) if follow => bail!(
+        let is_refused = |error: &Error| matches!(error, Error::Io { error, .. } if error.kind() == io::ErrorKind::PermissionDenied);
+        match connect(directory) {
+            Ok(Some(recorder)) => {
+                if let Err(error) = query.ask(&recorder, follow) {
+                    bail!(said(directory, &error));
+                }
+                self.recorder = (!follow).then_some(recorder);
+            }
+            Ok(None) if follow => bail!(
                 "{directory}: no recorder is running there whose packets could be followed: leave --follow out"
             ),
-            Ok(_) => {}
-            Err(Error::Io { error, .. })
-                if error.kind() == io::ErrorKind::PermissionDenied && !follow =>
-            {
-                say(&format!(
-                    "{directory}: only its user may ask the recorder, so the packets are left out that are not on disk yet"
-                ))
-            }
-            Err(Error::Io { error, .. }) => {
-                bail!("{directory}: the recorder: {}", io_words(&error))
-            }
-            Err(error) => bail!("{directory}: the recorder: {error}"),
+            Ok(None) => {}
+            Err(error) if is_refused(&error) && !follow => say(&format!(
+                "{directory}: only its user may ask the recorder, so the packets are left out that are not on disk yet"
+            )),
+            Err(error) => bail!(said(directory, &error)),
         }
         Ok(Some(Arc::new(query)))
     }
+}
+
+/// Connects to the recorder of a directory; `None` if none runs there.
+pub fn connect(directory: &Name) -> Result<Option<Arc<Recorder>>, Error> {
+    Ok(Recorder::connect(directory.as_ref())?.map(Arc::new))
+}
+
+/// Message about a recorder that gives no packets.
+fn said(directory: &Name, error: &Error) -> String {
+    match error {
+        Error::Io { error, .. } => format!("{directory}: the recorder: {}", io_words(error)),
+        error => format!("{directory}: the recorder: {error}"),
+    }
+}
+
+/// Says that a recorder gives no packets of its memory.
+pub fn left_out(directory: &Name, error: &Error) -> String {
+    let why = said(directory, error);
+    format!("{why}: packets that are not on disk yet are left out")
 }
 
 /// The times of a selection of packets.

@@ -1,10 +1,10 @@
 //! Files that the keys `w` and `B` write, in a thread of their own: the run and the screen go on in the meantime.
 
-use super::past::{covered, span};
+use super::past::{covered, left_out, span};
 use super::subject;
 use crate::cli::DirectionArg;
 use crate::numbers::{bytes, counted};
-use crate::outcome::{io_words, say_plain, slow_compilation};
+use crate::outcome::{io_words, say, say_plain, slow_compilation};
 use crate::outputs::About;
 use crate::times::Clock;
 use crate::walls;
@@ -20,7 +20,7 @@ use weir_engine::claims::Claims;
 use weir_engine::event::{Event, On};
 use weir_engine::file::{FileSettings, FileSink};
 use weir_engine::name::Name;
-use weir_engine::records::{self, Query};
+use weir_engine::records::{self, Query, Recorder};
 use weir_engine::rewrite::Rewrite;
 use weir_engine::run::{Run, Setup};
 use weir_engine::session::Session;
@@ -35,8 +35,9 @@ use weir_pipeline::select::Selection;
 use weir_screen::{Save, Subject};
 use weir_view::Snapshot;
 
-/// Time after which a recorder has written a packet to disk.
+/// Time after which a recorder has written a packet to disk, and after which it has seen it.
 const RECORDED_NS: i64 = 1_500_000_000;
+const SEEN_NS: i64 = 200_000_000;
 
 /// Bytes of a pcapng record around a packet, and of a file before the first.
 const AROUND: u64 = 36;
@@ -52,6 +53,8 @@ pub struct Origin {
     pub sources: Vec<Name>,
     /// Whether it is a record directory.
     pub is_record: bool,
+    /// Its recorder, which has in memory what is not on disk yet.
+    pub recorder: Option<Arc<Recorder>>,
 }
 
 /// Settings of the files that are written.
@@ -166,10 +169,12 @@ impl Settings {
     fn outside(&self, (from, to): (i64, i64)) -> Option<String> {
         let origin = self.origin.as_ref().ok()?;
         let directory = origin.sources.first().filter(|_| origin.is_record)?;
+        let is_kept = origin.recorder.is_some();
         let clock = |ns| Clock::new(self.utc).text(ns);
         let words = match covered(directory.as_ref()) {
+            None if is_kept => return None,
             None => "has no packets".to_owned(),
-            Some((_, last)) if last < from => format!("ends at {}", clock(last)),
+            Some((_, last)) if last < from && !is_kept => format!("ends at {}", clock(last)),
             Some((first, _)) if first > to => format!("begins at {}", clock(first)),
             Some(_) => return None,
         };
@@ -352,9 +357,6 @@ impl Writer {
     fn packets(&self, path: &Path, wanted: &Packets) -> anyhow::Result<(u64, Option<String>)> {
         let Settings { origin, inner, .. } = &self.settings;
         let origin = origin.as_ref().map_err(|why| anyhow::anyhow!(*why))?;
-        if origin.is_record {
-            self.wait_for(wanted.times.1);
-        }
         let selection = Selection {
             expression: wanted.expression.clone(),
             names: self.names.clone(),
@@ -364,17 +366,9 @@ impl Writer {
             slow: slow_compilation(),
             ..Selection::default()
         };
-        let query = origin.is_record.then(|| {
-            let expression = &wanted.expression;
-            let chooses = records::choosing(expression, false, inner.is_some(), self.names.resolve);
-            Arc::new(Query::new(records::Selection {
-                from_ns: Some(wanted.times.0),
-                to_ns: Some(wanted.times.1),
-                expression: chooses.to_owned(),
-                behind_tags: selection.behind_tags,
-                sets: self.names.sets.clone(),
-            }))
-        });
+        let query = origin
+            .is_record
+            .then(|| self.query(origin, wanted, &selection));
         let asked = query.as_ref().zip(origin.sources.first());
         let about = About::of(&selection, (None, false), None, DirectionArg::Inout, asked);
         let mut provenance = about.provenance;
@@ -421,10 +415,37 @@ impl Writer {
         Ok((written, failure.or(fault)))
     }
 
-    /// Waits until a recorder has written what was sent until this time.
-    fn wait_for(&self, ns: i64) {
+    /// The question to a record, with what its recorder has in memory.
+    fn query(&self, origin: &Origin, wanted: &Packets, selection: &Selection) -> Arc<Query> {
+        let (first, last) = wanted.times;
+        let is_inside = selection.inner.is_some();
+        let expression =
+            records::choosing(&wanted.expression, false, is_inside, self.names.resolve);
+        let mut query = Query::new(records::Selection {
+            from_ns: Some(first),
+            to_ns: Some(last),
+            expression: expression.to_owned(),
+            behind_tags: selection.behind_tags,
+            sets: self.names.sets.clone(),
+        });
+        self.wait_for(last, SEEN_NS);
+        let asked = origin
+            .recorder
+            .as_ref()
+            .map(|recorder| query.ask(recorder, false));
+        if let (Some(Err(error)), Some(directory)) = (&asked, origin.sources.first()) {
+            say(&left_out(directory, error));
+        }
+        if !query.has_memory() {
+            self.wait_for(last, RECORDED_NS);
+        }
+        Arc::new(query)
+    }
+
+    /// Waits until so long after this time, unless it is to come.
+    fn wait_for(&self, ns: i64, further_ns: i64) {
         let now_ns = || Clock::new(true).now_ns();
-        let until = ns.min(now_ns()).saturating_add(RECORDED_NS);
+        let until = ns.min(now_ns()).saturating_add(further_ns);
         while now_ns() < until && !self.stop.load(Ordering::Relaxed) {
             sleep(Duration::from_millis(50));
         }

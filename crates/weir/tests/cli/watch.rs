@@ -546,31 +546,44 @@ fn packets_of_an_interface_come_from_its_record() {
     }
     let Some(net) = Net::new(test) else { return };
     let temp = Temp::new();
-    let (kept, saved) = (temp.at("kept"), temp.at("saved"));
-    std::fs::create_dir(&saved).expect("it can be made");
-    let record = ["record", "near", &kept, "--ram", "32M", "--disk", "64M"];
-    let recorder = net.capture(&record);
-    let watched = line(&temp, &format!("near --history {kept} --save-dir {saved}"));
-    let mut terminal = Terminal::run(&watched, |words| net.command("near", words));
-    terminal.until("starting");
-    let frames: Vec<Vec<u8>> = (0..300).map(|number| numbered(53, number, 40)).collect();
-    assert_eq!(net.send(&frames, 300), 300);
-    terminal.press("3");
-    terminal.until("domain udp/53");
-    terminal.press("\x1b[B");
-    terminal.until("> domain udp/53");
-    terminal.press("w");
-    terminal.until("udp and port 53");
-    terminal.press("\r");
-    terminal.until("300 packets");
-    terminal.press("q");
-    assert_given_back(&temp, &terminal, "q");
-    recorder.stop();
-    let file = only_file(&saved, "pcapng");
-    weir(["filter", "", &file, "-w", &temp.at("out.pcap")]).ok();
-    let numbers: Vec<u32> = records(&temp.at("out.pcap")).iter().map(number).collect();
-    assert_eq!(numbers, (0..300).collect::<Vec<_>>());
-    assert_eq!(tshark(&file, "udp.dstport == 53").len(), 300);
+    // On disk, and in the memory of the recorder alone.
+    for (name, disk) in [("disk", &["--disk", "64M"][..]), ("memory", &[])] {
+        let (kept, saved) = (temp.at(name), temp.at(&format!("saved-{name}")));
+        std::fs::create_dir(&saved).expect("it can be made");
+        let record = [&["record", "near", &kept, "--ram", "32M"], disk].concat();
+        let recorder = net.capture(&record);
+        let watched = line(&temp, &format!("near --history {kept} --save-dir {saved}"));
+        let mut terminal = Terminal::run(&watched, |words| net.command("near", words));
+        terminal.until("starting");
+        let frames: Vec<Vec<u8>> = (0..300).map(|number| numbered(53, number, 40)).collect();
+        assert_eq!(net.send(&frames, 300), 300);
+        terminal.press("3");
+        terminal.until("domain udp/53");
+        terminal.press("\x1b[B");
+        terminal.until("> domain udp/53");
+        // The one connection to the recorder serves both.
+        for _ in 0..2 {
+            terminal.press("w");
+            terminal.until("udp and port 53");
+            terminal.press("\r");
+            terminal.until("300 packets");
+        }
+        terminal.press("q");
+        assert_given_back(&temp, &terminal, "q");
+        recorder.stop();
+        assert_eq!(
+            Path::new(&saved).read_dir().expect("it is there").count(),
+            2
+        );
+        for file in std::fs::read_dir(&saved).expect("it is there") {
+            let file = file.expect("it can be read").path();
+            let file = file.to_str().expect("its name is plain");
+            weir(["filter", "", file, "-w", &temp.at("out.pcap")]).ok();
+            let numbers: Vec<u32> = records(&temp.at("out.pcap")).iter().map(number).collect();
+            assert_eq!(numbers, (0..300).collect::<Vec<_>>(), "{file}");
+            assert_eq!(tshark(file, "udp.dstport == 53").len(), 300);
+        }
+    }
 }
 
 /// Losses before the file was written are told by the screen too.
