@@ -9,6 +9,7 @@ use crate::guard::{self, Act, Guarded};
 use crate::name::Name;
 use crate::sink::{End, Kind, Loss, Lost, Note, Packets, Sink, SinkFault, SinkReport};
 pub use digest::Digest;
+pub(crate) use digest::hash;
 use injection::Injection;
 pub use injection::{Injecting, injection_mode};
 use std::collections::VecDeque;

@@ -13,6 +13,7 @@ mod plan;
 mod shift;
 mod sides;
 
+use crate::pairing::{Pairs, now_ns};
 use crate::port::{Counts, Digest, Port, PortFault};
 use crate::sink::{End, Kind, Lost, Needs, Note, Packets, Sink, SinkFault, SinkReport};
 use crate::steering::{Order, Progress, Steering};
@@ -98,6 +99,8 @@ pub struct Settings {
     pub stop: Arc<AtomicBool>,
     /// Orders from other threads.
     pub steering: Option<Arc<Steering>>,
+    /// Pairs of departures and arrivals, by the bytes of the packets.
+    pub pairs: Option<Arc<Mutex<Pairs>>>,
 }
 
 /// Packets that leave by the second port.
@@ -353,6 +356,10 @@ impl ReplaySink {
         // Packets that are late wait in their ports, and those of the other port leave first.
         if std::mem::replace(&mut self.port, port) != port {
             self.flush_ports()?;
+        }
+        if let Some(pairs) = &self.settings.pairs {
+            let mut pairs = pairs.lock().unwrap_or_else(PoisonError::into_inner);
+            pairs.departs(data, now_ns());
         }
         let taken = match due {
             Some(due) => {

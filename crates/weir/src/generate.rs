@@ -27,7 +27,6 @@ use anyhow::{Context, bail};
 use limit::Limit;
 use maker::{Maker, Wanted};
 use pace::{Pace, Tally};
-use receive::Receiver;
 use sender::Sender;
 use std::io::{self, BufWriter, Write as _};
 use std::path::Path;
@@ -331,13 +330,14 @@ fn send(
     let mut port = open(arguments, sending.is_paced)?;
     port.check(LinkType::ETHERNET)
         .map_err(|fault| anyhow::anyhow!(port::fault_line(&fault)))?;
-    let receiver = Receiver::open(arguments, &sending.streams)?;
+    let receiver = receive::open(arguments, &sending.streams)?;
     tell_begin(arguments, limit, sending);
     if matches!(sending.rate, Some(Rate::Packets(per_s)) if per_s <= SLOW) {
         maker.hurries_not();
     }
     if let Some(receiver) = receiver {
-        let (sent, received, mut pace) = receiver.exchange(
+        let (sent, received, mut pace) = receive::exchange(
+            receiver,
             walls,
             (port, maker),
             (sending.pace(), steered),
@@ -345,7 +345,7 @@ fn send(
         )?;
         let refused = sent.port.counts().refused();
         let (outcome, _) = ended(arguments, vec![sent], &mut pace);
-        let told = received.tell(arguments, &maker.counts(), refused);
+        let told = received.tell(arguments.json, &maker.counts(), refused);
         let is_done = told == Outcome::Done && outcome == Outcome::Done;
         return Ok((Outcome::of(is_done), false));
     }

@@ -26,6 +26,7 @@ mod programs;
 mod progress;
 mod query;
 mod rate;
+mod receive;
 mod record;
 mod replay;
 mod show;

@@ -8,6 +8,7 @@ use crate::outputs::refuse_bare_interface;
 use crate::port;
 use crate::query::say_nothing_then;
 use crate::rate::share_of_link;
+use crate::receive::{self, QUIET, Receiver, wait_for_the_last};
 use crate::show::Show;
 use crate::sources::{self, Takes};
 use crate::summary::Ending;
@@ -23,6 +24,7 @@ use std::time::Duration;
 use weir_engine::event::{Event, On};
 use weir_engine::name::Name;
 use weir_engine::outputs::Target;
+use weir_engine::pairing::Pairs;
 use weir_engine::records::{self, Query};
 use weir_engine::replay::{Addresses, Course, Rate, ReplaySink, Report, Second, Settings};
 use weir_engine::run::{Ended, Run, Setup};
@@ -53,6 +55,9 @@ pub fn run(arguments: ReplayArgs) -> anyhow::Result<Outcome> {
         check_receiver(&arguments, name)?;
         port::check_guard(name, &arguments.sending.yes_send)?;
     }
+    if let Some(name) = &arguments.receive {
+        receive::check(name, &ports[0])?;
+    }
     let rate = wanted_rate(&arguments, &ports[0])?;
     let stop = stop_on_signals();
     let (mut session, span) = session(&arguments)?;
@@ -66,7 +71,7 @@ pub fn run(arguments: ReplayArgs) -> anyhow::Result<Outcome> {
     let bound = ctl::bind(control, &walls)?;
     let steering = control.map(|_| Arc::<Steering>::default());
     let shift = Arc::new(AtomicU16::new(0));
-    let settings = Settings {
+    let mut settings = Settings {
         rate,
         longest_gap: arguments.gap_limit,
         end: end(&arguments),
@@ -83,6 +88,7 @@ pub fn run(arguments: ReplayArgs) -> anyhow::Result<Outcome> {
         shift: Arc::clone(&shift),
         stop: Arc::clone(&stop),
         steering: steering.clone(),
+        pairs: None,
     };
     let open = |name: &Name| {
         let yes_send = &arguments.sending.yes_send;
@@ -100,6 +106,12 @@ pub fn run(arguments: ReplayArgs) -> anyhow::Result<Outcome> {
         })
     };
     let opened = ports.iter().map(open).collect::<Result<_, _>>()?;
+    let receiver = arguments
+        .receive
+        .as_ref()
+        .map(|name| Receiver::open(name, &ports[0], (Pairs::of_bytes(), &[])))
+        .transpose()?;
+    settings.pairs = receiver.as_ref().map(Receiver::pairs);
     let words = (rate_words(&arguments, rate), end_words(&arguments));
     for name in &ports {
         tell_begin(&arguments, name, &words);
@@ -136,14 +148,35 @@ pub fn run(arguments: ReplayArgs) -> anyhow::Result<Outcome> {
         }
         Ok(())
     };
-    read(
-        &arguments,
-        &mut session,
-        &mut run,
-        (&walls, begin),
-        (&mut show, &stop, &course, &shift),
-    )?;
-    let (ended, outputs) = run.finish(&mut |event| show.event(event));
+    let replay = Replay {
+        arguments: &arguments,
+        stop: &stop,
+        course: &course,
+        shift: &shift,
+    };
+    let (ended, outputs, received) = match receiver {
+        None => {
+            let on: On<'_> = &mut |event| show.event(event);
+            if walls.begin(&session, &mut run, &Terms::PACKETS, on)? {
+                begin()?;
+                replay.read(&mut session, &mut run, &mut show)?;
+            }
+            let (ended, outputs) = run.finish(&mut |event| show.event(event));
+            (ended, outputs, None)
+        }
+        Some(receiver) => {
+            let (session, show) = (&mut session, &mut show);
+            let work = |pairs: &Mutex<Pairs>| {
+                let read = replay.read(session, &mut run, show);
+                let (ended, outputs) = run.finish(&mut |event| show.event(event));
+                wait_for_the_last(pairs, &stop, QUIET);
+                read.map(|()| (ended, outputs))
+            };
+            let (done, received) = receiver.meanwhile(&walls, begin, work)?;
+            let (ended, outputs) = done?;
+            (ended, outputs, Some(received))
+        }
+    };
     drop(server);
     ctl::tell_lost(&ports[0], steering.as_deref());
     show.outputs(&outputs, &ended);
@@ -153,51 +186,60 @@ pub fn run(arguments: ReplayArgs) -> anyhow::Result<Outcome> {
     let report = course.with(Report::clone);
     // Also the packets behind the failure of a port.
     let refused = outputs.counts().map(|counts| counts.lost()).sum();
-    Ok(finish(&arguments, &mut show, &ended, &(report, refused)))
+    let done = finish(&arguments, &mut show, &ended, &(report.clone(), refused));
+    let told = received.map_or(Outcome::Done, |received| {
+        received.tell(arguments.json, &[sent(&report).0], refused)
+    });
+    Ok(Outcome::of(done == Outcome::Done && told == Outcome::Done))
 }
 
-/// Reads the sources as often as wanted.
-fn read(
-    arguments: &ReplayArgs,
-    session: &mut Session,
-    run: &mut Run,
-    (walls, begin): (&Walls, impl FnOnce() -> anyhow::Result<()>),
-    (show, stop, course, shift): (&mut Show, &AtomicBool, &Course, &AtomicU16),
-) -> anyhow::Result<()> {
-    let mut told = false;
-    let on: On<'_> = &mut |event| {
-        if matches!(event, Event::Progress { .. }) && !told && course.with(|it| it.fell_behind) {
-            told = true;
-            show.say(
-                "the replay is more than a second behind: the port, or what reads the file, is slower than the rate",
-            );
+/// A replay that begins.
+struct Replay<'a> {
+    arguments: &'a ReplayArgs,
+    stop: &'a AtomicBool,
+    course: &'a Course,
+    shift: &'a AtomicU16,
+}
+
+impl Replay<'_> {
+    /// Reads the sources, which have begun, as often as wanted.
+    fn read(&self, session: &mut Session, run: &mut Run, show: &mut Show) -> anyhow::Result<()> {
+        let course = self.course;
+        let mut told = false;
+        let on: On<'_> = &mut |event| {
+            if matches!(event, Event::Progress { .. }) && !told && course.with(|it| it.fell_behind)
+            {
+                told = true;
+                show.say(
+                    "the replay is more than a second behind: the port, or what reads the file, is slower than the rate",
+                );
+            }
+            show.event(event);
+        };
+        let times = match self.arguments.loops {
+            None => 1,
+            Some(0) => u64::MAX,
+            Some(times) => times,
+        };
+        for round in 0..times {
+            if self.arguments.shift_addresses {
+                // After 65 536 rounds the addresses are those of the first one again.
+                self.shift.store(round as u16, Ordering::Relaxed);
+            }
+            let before = course.with(|report| report.packets + report.control);
+            if round > 0 && (self.stop.load(Ordering::Relaxed) || run.outputs().are_over()) {
+                break;
+            }
+            session
+                .read(run, on)
+                .map_err(|error| weir_messages::refusals::refused(&error, &Terms::PACKETS))?;
+            if course.with(|report| report.packets + report.control) == before {
+                // Files without packets would be read for ever.
+                break;
+            }
         }
-        show.event(event);
-    };
-    walls.read(session, run, &Terms::PACKETS, on, |_| begin())?;
-    let times = match arguments.loops {
-        None => 1,
-        Some(0) => u64::MAX,
-        Some(times) => times,
-    };
-    for round in 1..times {
-        if arguments.shift_addresses {
-            // After 65 536 rounds the addresses are those of the first one again.
-            shift.store(round as u16, Ordering::Relaxed);
-        }
-        let before = course.with(|report| report.packets + report.control);
-        if stop.load(Ordering::Relaxed) || run.outputs().are_over() {
-            break;
-        }
-        session
-            .read(run, on)
-            .map_err(|error| weir_messages::refusals::refused(&error, &Terms::PACKETS))?;
-        if course.with(|report| report.packets + report.control) == before {
-            // Files without packets would be read for ever.
-            break;
-        }
+        Ok(())
     }
-    Ok(())
 }
 
 /// An interface as a port.

@@ -15,25 +15,31 @@ impl Digest {
     /// Adds a frame.
     #[inline]
     pub fn add(&mut self, frame: &[u8]) {
-        let (words, rest) = frame.as_chunks::<8>();
-        let mut hash = frame.len() as u64;
-        let mut mix = |word: u64| {
-            hash = (hash ^ word).wrapping_mul(FACTOR);
-            hash ^= hash >> 32;
-        };
-        words.iter().for_each(|&word| mix(u64::from_le_bytes(word)));
-        if !rest.is_empty() {
-            let mut last = [0; 8];
-            last[..rest.len()].copy_from_slice(rest);
-            mix(u64::from_le_bytes(last));
-        }
-        self.0 = self.0.wrapping_add(hash);
+        self.0 = self.0.wrapping_add(hash(frame));
     }
 
     /// Adds the frames of another digest.
     pub fn merge(&mut self, other: Self) {
         self.0 = self.0.wrapping_add(other.0);
     }
+}
+
+/// Hash of a frame: see [`Digest`].
+#[inline]
+pub(crate) fn hash(frame: &[u8]) -> u64 {
+    let (words, rest) = frame.as_chunks::<8>();
+    let mut hash = frame.len() as u64;
+    let mut mix = |word: u64| {
+        hash = (hash ^ word).wrapping_mul(FACTOR);
+        hash ^= hash >> 32;
+    };
+    words.iter().for_each(|&word| mix(u64::from_le_bytes(word)));
+    if !rest.is_empty() {
+        let mut last = [0; 8];
+        last[..rest.len()].copy_from_slice(rest);
+        mix(u64::from_le_bytes(last));
+    }
+    hash
 }
 
 impl std::fmt::Display for Digest {

@@ -14,6 +14,7 @@ Examples:
   sudo weir replay trace.pcap --to eth1 --as-is --speed 2x --filter 'tcp port 443'  a part of it, twice as fast
   sudo weir replay /var/cap --to eth1 --as-is --from 03:10 --until 03:15  five minutes of a record
   sudo weir replay trace.pcap --to eth1 --to2 eth2 --split-by 'src net 10' --as-is  both sides, in one order
+  sudo weir replay trace.pcap --to eth1 --as-is --receive eth2  and count what arrives at the other end of a device
   weir replay trace.pcap --to null --rate max  read and throw away
 
 One clock runs from the first packet on, so that a late packet delays no other. The end tells how late packets left; a rate that
@@ -161,6 +162,12 @@ pub struct ReplayArgs {
     /// Print a digest of all frames, whatever their order.
     #[arg(help_heading = ANSWER, long)]
     pub digest: bool,
+    /// Receive packets with IF, and print their fate.
+    ///
+    /// IF is another interface of this host, so that one clock measures delays. Packets are matched by their bytes, as they leave; equal
+    /// packets in their order.
+    #[arg(help_heading = ANSWER, long, value_name = "IF", conflicts_with = "to2")]
+    pub receive: Option<Name>,
     /// Print the end as JSON
     #[arg(help_heading = ANSWER, long)]
     pub json: bool,

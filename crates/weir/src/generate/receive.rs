@@ -1,412 +1,69 @@
-//! The other end: an interface that receives the packets, and the fate of each.
+//! `--receive`: packets that carry their number and time are sent, and received at the same time.
 
 use super::Sent;
 use super::maker::{Maker, Wanted};
 use super::pace::Pace;
 use super::sender::Sender;
 use super::steer::Steered;
-use crate::capture::{self, CaptureRequest};
 use crate::cli::GenerateArgs;
 use crate::ctl;
-use crate::numbers::{grouped, latency, percent};
-use crate::outcome::{Outcome, answer, say_plain};
-use crate::port::{self, Port};
-use crate::show::Show;
-use crate::terminal;
+use crate::port::Port;
+use crate::receive::{self, QUIET, Received, Receiver, wait_for_the_last};
 use crate::walls::Walls;
 use anyhow::{anyhow, bail};
-use serde_json::{Value, json};
-use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::{Read as _, Seek as _};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
-use weir_engine::capture::{Direction, Settings};
-use weir_engine::name::Name;
-use weir_engine::pairing::{PairSink, Pairs, Report, Spread, is_quiet};
-use weir_engine::run::{Ended, Run, Setup};
-use weir_engine::session::Session;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use weir_engine::pairing::Pairs;
 use weir_generator::streams::Rate;
-use weir_io::network::Network;
-use weir_messages::captures::interface;
-use weir_messages::refusals::Terms;
-
-/// Time without a packet after which the capture ends.
-const QUIET: Duration = Duration::from_millis(500);
-
-/// The other end, whose capture is open.
-pub struct Receiver {
-    name: Name,
-    session: Session,
-    pairs: Arc<Mutex<Pairs>>,
-    /// Ends the capture.
-    stop: Arc<AtomicBool>,
-    counters: Counters,
-    streams: Vec<String>,
-}
 
 /// Checks that timestamps can be sent and received, and has all streams carry them.
 pub fn check(arguments: &GenerateArgs, wanted: &mut Wanted) -> anyhow::Result<()> {
     let Some(name) = &arguments.receive else {
         return Ok(());
     };
-    if !port::is_port(&arguments.sink) || port::is_null(&arguments.sink) {
-        bail!("--receive {name}: name a port that sends, as af_packet:eth1");
-    }
+    receive::check(name, &arguments.sink)?;
     if arguments.workers > 1 {
         bail!("--receive {name}: one sender notes the times of its packets: leave --workers out");
-    }
-    if interface(name).is_none() {
-        bail!("--receive {name}: no such interface: weir filter -D lists those there are");
-    }
-    if is_sender(name, &arguments.sink) {
-        bail!(
-            "--receive {name}: packets leave by this interface, and do not come back by it: name the interface at which they arrive"
-        );
     }
     wanted
         .stamp()
         .map_err(|why| anyhow!("--receive {name}: {why}"))
 }
 
-/// Whether a source is the interface by which a port sends. Loopback receives what it sends.
-fn is_sender(name: &Name, sink: &Name) -> bool {
-    let Some(sender) = port::interface(sink) else {
-        return false;
+/// Opens the other end, if there is to be one.
+pub fn open(arguments: &GenerateArgs, streams: &[String]) -> anyhow::Result<Option<Receiver>> {
+    let open = |name| Receiver::open(name, &arguments.sink, (Pairs::new(streams.len()), streams));
+    arguments.receive.as_ref().map(open).transpose()
+}
+
+/// Sends packets, and receives them at the same time.
+pub fn exchange(
+    receiver: Receiver,
+    walls: &Walls,
+    (mut port, maker): (Port, &mut Maker),
+    (rate, steered): ((Option<Rate>, bool), Steered),
+    (halt, end): (&Arc<AtomicBool>, Option<Duration>),
+) -> anyhow::Result<(Sent, Received, Pace)> {
+    let sender_port = &mut port;
+    let send = |pairs: &Mutex<Pairs>| {
+        let mut pace = Pace::begin(halt, end);
+        let mut sender = Sender::new(sender_port, &mut *maker, &mut pace, rate).stamping();
+        sender.steering = steered.steering();
+        let done = sender.send();
+        pace.ends_now();
+        wait_for_the_last(pairs, halt, QUIET);
+        (done, maker.made, pace)
     };
-    if interface(name) != Some(sender) {
-        return false;
-    }
-    let network = Network::read().unwrap_or_default();
-    network.named(sender).is_none_or(|it| !it.is_loopback)
-}
-
-impl Receiver {
-    /// Opens the capture.
-    pub fn open(arguments: &GenerateArgs, streams: &[String]) -> anyhow::Result<Option<Self>> {
-        let Some(name) = &arguments.receive else {
-            return Ok(None);
-        };
-        let stop = Arc::new(AtomicBool::new(false));
-        let mut session = Session::new(vec![name.clone()]);
-        let request = CaptureRequest {
-            settings: Settings {
-                direction: Direction::In,
-                ..Settings::default()
-            },
-            ..CaptureRequest::default()
-        };
-        for line in capture::open(&mut session, &request, &stop)? {
-            say_plain(&line);
-        }
-        Ok(Some(Self {
-            pairs: Arc::new(Mutex::new(Pairs::new(streams.len()))),
-            counters: Counters::open(port::interface(&arguments.sink), interface(name)),
-            name: name.clone(),
-            session,
-            stop,
-            streams: streams.to_vec(),
-        }))
-    }
-
-    /// Sends packets, and receives them at the same time.
-    pub fn exchange(
-        self,
-        walls: &Walls,
-        (mut port, maker): (Port, &mut Maker),
-        (rate, steered): ((Option<Rate>, bool), Steered),
-        (halt, end): (&Arc<AtomicBool>, Option<Duration>),
-    ) -> anyhow::Result<(Sent, Received, Pace)> {
-        let sender_port = &mut port;
-        let send = |pairs: &Mutex<Pairs>| {
-            let mut pace = Pace::begin(halt, end);
-            let mut sender = Sender::new(sender_port, &mut *maker, &mut pace, rate).stamping();
-            sender.steering = steered.steering();
-            let done = sender.send();
-            pace.ends_now();
-            wait_for_the_last(pairs, &pace, QUIET);
-            (done, maker.made, pace)
-        };
-        let begin = || steered.serve(halt);
-        let ((done, made, pace), received) = self.meanwhile(walls, begin, send)?;
-        ctl::tell_lost(&port.name().clone(), steered.steering());
-        let sent = Sent {
-            done,
-            port,
-            rows: Vec::new(),
-            made,
-            late: pace.late(),
-        };
-        Ok((sent, received, pace))
-    }
-
-    /// Receives while `work` goes on in a thread of its own. `begin` is called once the capture is on.
-    pub fn meanwhile<T: Send, S>(
-        mut self,
-        walls: &Walls,
-        begin: impl FnOnce() -> anyhow::Result<S>,
-        work: impl FnOnce(&Mutex<Pairs>) -> T + Send,
-    ) -> anyhow::Result<(T, Received)> {
-        let before = self.counters.read();
-        let mut run = Run::new(Setup {
-            main: (self.name.text(), Some(Box::new(PairSink::new(&self.pairs)))),
-            stop: Arc::clone(&self.stop),
-            ..Setup::default()
-        });
-        let mut show = Show::new(true, false, 1, false);
-        let begun = walls.begin(&self.session, &mut run, &Terms::PACKETS, &mut |event| {
-            show.event(event)
-        })?;
-        if !begun {
-            bail!("--receive {}: the capture did not begin", self.name);
-        }
-        let _begun = begin()?;
-        let (pairs, stop, session) = (&self.pairs, &self.stop, &mut self.session);
-        let (done, read) = std::thread::scope(|scope| {
-            let worker = scope.spawn(|| {
-                let done = work(pairs);
-                stop.store(true, Ordering::Relaxed);
-                done
-            });
-            let read = session.read(&mut run, &mut |event| show.event(event));
-            // If the capture has ended by itself, the sender goes on all the same: what it sends is told.
-            (worker.join(), read)
-        });
-        read.map_err(|error| weir_messages::refusals::refused(&error, &Terms::PACKETS))?;
-        let done = done.map_err(|_| anyhow!("the sender ended by an error of this program"))?;
-        let (ended, outputs) = run.finish(&mut |event| show.event(event));
-        show.outputs(&outputs, &ended);
-        let pairs = self.pairs.lock().unwrap_or_else(PoisonError::into_inner);
-        let received = Received {
-            report: pairs.report().clone(),
-            density: pairs.density(),
-            streams: self.streams.clone(),
-            counted: self.counters.since(&before, &ended),
-            has_failed: !show.faults.is_empty(),
-        };
-        Ok((done, received))
-    }
-}
-
-/// Waits until no packet has arrived for a time.
-pub fn wait_for_the_last(pairs: &Mutex<Pairs>, pace: &Pace, time: Duration) {
-    let mut last = (0, Instant::now());
-    while !is_quiet(&mut last, pairs, time) && !pace.is_stopped() {
-        std::thread::sleep(time / 10);
-    }
-}
-
-/// Counters of interfaces: `/proc/net/dev` of this network namespace, opened before the sandbox begins.
-struct Counters {
-    file: Option<File>,
-    /// Interface, whether it sends, and the words of its counters.
-    wanted: Vec<(String, bool)>,
-}
-
-impl Counters {
-    fn open(sender: Option<&str>, receiver: Option<&str>) -> Self {
-        let sender = sender.map(|name| (name.to_owned(), true));
-        let receiver = receiver.map(|name| (name.to_owned(), false));
-        Self {
-            file: File::open("/proc/net/dev").ok(),
-            wanted: sender.into_iter().chain(receiver).collect(),
-        }
-    }
-
-    /// Packets that each counter has, with its name.
-    fn read(&mut self) -> Vec<(String, u64)> {
-        let mut text = String::new();
-        if let Some(file) = &mut self.file
-            && file.rewind().is_ok()
-        {
-            let _ = file.read_to_string(&mut text);
-        }
-        let mut all = Vec::new();
-        for (name, sends) in &self.wanted {
-            let Some(fields) = text
-                .lines()
-                .find_map(|line| line.trim_start().strip_prefix(name)?.strip_prefix(':'))
-            else {
-                continue;
-            };
-            let numbers: Vec<u64> = fields
-                .split_whitespace()
-                .filter_map(|it| it.parse().ok())
-                .collect();
-            // proc_net(5): bytes, packets, errs, drop, fifo, frame, compressed, multicast, and the same of what is sent.
-            let (words, first) = if *sends { ("tx", 10) } else { ("rx", 2) };
-            for (what, at) in [
-                ("errors", first),
-                ("dropped", first + 1),
-                ("fifo", first + 2),
-            ] {
-                let count = numbers.get(at).copied().unwrap_or(0);
-                all.push((format!("{name} {words}_{what}"), count));
-            }
-        }
-        all
-    }
-
-    /// Growth of the counters since then.
-    fn since(&mut self, before: &[(String, u64)], ended: &Ended) -> Vec<(String, u64)> {
-        let after = self.read();
-        let mut all: Vec<(String, u64)> = after
-            .into_iter()
-            .map(|(name, count)| {
-                let old = before
-                    .iter()
-                    .find(|row| row.0 == name)
-                    .map_or(0, |row| row.1);
-                (name, count.saturating_sub(old))
-            })
-            .collect();
-        all.push(("capture dropped".to_owned(), ended.ledger.dropped.source));
-        all
-    }
-}
-
-/// Fate of the packets.
-pub struct Received {
-    report: Report,
-    /// Packets by displacement (RFC 5236).
-    density: BTreeMap<i64, u64>,
-    streams: Vec<String>,
-    /// Packets that counters saw lost.
-    pub counted: Vec<(String, u64)>,
-    pub has_failed: bool,
-}
-
-impl Received {
-    /// Prints it, for packets that left in these numbers by stream.
-    pub fn tell(&self, arguments: &GenerateArgs, sent: &[u64], refused: u64) -> Outcome {
-        let refused = ("port refused".to_owned(), refused);
-        let counted: Vec<(String, u64)> = std::iter::once(refused)
-            .chain(self.counted.clone())
-            .collect();
-        let text = match arguments.json {
-            true => format!(
-                "{}\n",
-                terminal::json("received", &self.object(sent, &counted))
-            ),
-            false => self.text(sent, &counted),
-        };
-        match answer(&text) {
-            Outcome::Done if !self.has_failed => Outcome::Done,
-            _ => Outcome::Failed,
-        }
-    }
-
-    fn text(&self, sent: &[u64], counted: &[(String, u64)]) -> String {
-        let (all, sum) = (self.report.all(), sent.iter().sum::<u64>());
-        let lost = sum.saturating_sub(all.received + all.too_late);
-        let mut text = format!(
-            "{} sent, {} received, {} lost ({}), {} duplicated, {} reordered\n",
-            grouped(sum),
-            grouped(all.received),
-            grouped(lost),
-            percent(lost, sum),
-            grouped(all.duplicated),
-            grouped(all.reordered)
-        );
-        let seen: Vec<String> = counted
-            .iter()
-            .filter(|row| row.1 > 0)
-            .map(|(name, count)| format!("{} by {name}", grouped(*count)))
-            .collect();
-        if lost > 0 {
-            let seen = if seen.is_empty() {
-                "no counter here saw them".to_owned()
-            } else {
-                seen.join(", ")
-            };
-            text += &format!("lost: {seen}\n");
-        }
-        let times = |spread: Spread| {
-            let [p50, p99, p999, max] =
-                [spread.p50, spread.p99, spread.p999, spread.max].map(|ns| latency(ns as i64));
-            format!("p50 {p50}, p99 {p99}, p99.9 {p999}, max {max}")
-        };
-        if self.report.delay().count > 0 {
-            text += &format!(
-                "delay: {}\njitter: {}\n",
-                times(self.report.delay()),
-                times(self.report.jitter())
-            );
-        }
-        if all.reordered > 0 {
-            let extent = self.report.extent();
-            text += &format!(
-                "reordering extent: p50 {}, max {}\n",
-                extent.p50, extent.max
-            );
-            let shares: Vec<String> = self
-                .density
-                .iter()
-                .map(|(by, count)| format!("{by:+} {}", percent(*count, all.received)))
-                .collect();
-            text += &format!("reorder density: {}\n", shares.join(", "));
-        }
-        for (count, what) in [
-            (
-                all.too_late,
-                "came more than 1 048 576 packets late: they may be duplicates",
-            ),
-            (
-                self.report.negative,
-                "arrived before they left: the clock was set",
-            ),
-            (self.report.others, "other packets arrived"),
-        ] {
-            if count > 0 {
-                text += &format!("{} {what}\n", grouped(count));
-            }
-        }
-        text
-    }
-
-    fn object(&self, sent: &[u64], counted: &[(String, u64)]) -> Value {
-        let streams = self.streams.iter().zip(&self.report.streams).zip(sent);
-        let streams: Vec<Value> = streams
-            .map(|((name, counts), &sent)| {
-                json!({
-                    "name": name, "sent": sent, "received": counts.received,
-                    "lost": sent.saturating_sub(counts.received + counts.too_late),
-                    "duplicated": counts.duplicated, "reordered": counts.reordered, "too_late": counts.too_late,
-                })
-            })
-            .collect();
-        let counters: serde_json::Map<String, Value> = counted
-            .iter()
-            .map(|(name, count)| (name.replace(' ', "_"), (*count).into()))
-            .collect();
-        let (all, sum) = (self.report.all(), sent.iter().sum::<u64>());
-        json!({
-            "sent": sum,
-            "received": all.received,
-            "lost": sum.saturating_sub(all.received + all.too_late),
-            "duplicated": all.duplicated,
-            "reordered": all.reordered,
-            "too_late": all.too_late,
-            "others": self.report.others,
-            "delay_ns": times(self.report.delay()),
-            "jitter_ns": times(self.report.jitter()),
-            "extent": times(self.report.extent()),
-            "density": self.density.iter().map(|(by, count)| (by.to_string(), (*count).into())).collect::<serde_json::Map<String, Value>>(),
-            "counters": counters,
-            "streams": streams,
-        })
-    }
-}
-
-/// A distribution of times as JSON.
-pub fn times(spread: Spread) -> Value {
-    let Spread {
-        p50,
-        p99,
-        p999,
-        max,
-        ..
-    } = spread;
-    json!({"p50": p50, "p99": p99, "p999": p999, "max": max})
+    let begin = || steered.serve(halt);
+    let ((done, made, pace), received) = receiver.meanwhile(walls, begin, send)?;
+    ctl::tell_lost(&port.name().clone(), steered.steering());
+    let sent = Sent {
+        done,
+        port,
+        rows: Vec::new(),
+        made,
+        late: pace.late(),
+    };
+    Ok((sent, received, pace))
 }

@@ -2,13 +2,14 @@
 
 use super::maker::Wanted;
 use super::pace::Pace;
-use super::receive::{Received, Receiver, times, wait_for_the_last};
+use super::receive;
 use super::sender::Sender;
 use super::{frames_words, open};
 use crate::cli::GenerateArgs;
 use crate::numbers::{asked_time, counted, duration, grouped, latency, percent, rate};
 use crate::outcome::{Outcome, answer, say, say_plain};
 use crate::port::{self, Port, PortFault};
+use crate::receive::{Received, times, wait_for_the_last};
 use crate::table::{Column, grid};
 use crate::terminal;
 use crate::walls::Walls;
@@ -62,7 +63,7 @@ pub fn run(
     let mut search =
         Search::new(&goals, (least, max), limit_s).map_err(|why| anyhow!("--search: {why}"))?;
     let port = open(arguments, true)?;
-    let receiver = Receiver::open(arguments, &wanted.stream_names())?;
+    let receiver = receive::open(arguments, &wanted.stream_names())?;
     let receiver = receiver.ok_or_else(|| anyhow!("--search: name the other end: --receive IF"))?;
     tell_begin(arguments, wanted, max);
     let mut wanted = wanted.clone();
@@ -182,7 +183,7 @@ impl Tries<'_> {
         sender = sender.stamping();
         sender.send().map_err(Ok)?;
         let quiet = Duration::from_secs_f64(seconds / 4.0).clamp(QUIET.0, QUIET.1);
-        wait_for_the_last(pairs, &pace, quiet);
+        wait_for_the_last(pairs, self.stop, quiet);
         if pace.is_stopped() {
             return Ok(None);
         }

@@ -1,4 +1,4 @@
-//! `weir generate --receive`: the fate of packets, with faults that a program on the way plants.
+//! `--receive` of `weir generate` and `weir replay`: the fate of packets, with faults that a program on the way plants.
 
 use crate::capture::net::Net;
 use crate::schema;
@@ -51,7 +51,6 @@ while True:
 /// Sends 1000 packets through the relay, and returns the answer.
 fn exchange(net: &Net, delay: &str, faults: &str) -> Value {
     let relay = net.start_at("far", &["python3", "-c", RELAY, delay, faults], "ready");
-    let end = format!("netns:{}/end", net.name("far"));
     let words = [
         "generate",
         "af_packet:near",
@@ -62,12 +61,27 @@ fn exchange(net: &Net, delay: &str, faults: &str) -> Value {
         "--rate",
         "4kpps",
     ];
-    let done = net
-        .weir(&[&words[..], &["--receive", &end, "--json"]].concat())
-        .ok();
+    let answer = received(net, &words);
     relay.stop();
+    answer
+}
+
+/// The last line of the answer of a sender that receives by the cable behind the relay.
+fn received(net: &Net, words: &[&str]) -> Value {
+    let end = format!("netns:{}/end", net.name("far"));
+    let done = net
+        .weir(&[words, &["--receive", &end, "--json"]].concat())
+        .ok();
     schema::check(&done.text());
-    serde_json::from_str(done.text().trim()).expect("it is JSON")
+    let text = done.text();
+    let last = text.lines().last().expect("there is an answer");
+    serde_json::from_str(last).expect("it is JSON")
+}
+
+/// Packets of each fate.
+fn counts(answer: &Value) -> [u64; 5] {
+    let keys = ["sent", "received", "lost", "duplicated", "reordered"];
+    keys.map(|key| answer[key].as_u64().unwrap())
 }
 
 /// Adds the cable behind the relay.
@@ -89,10 +103,6 @@ fn loss_duplicates_reorder_and_delay_are_found_as_they_were_planted() {
     }
     let Some(net) = Net::new(test) else { return };
     add_end(&net);
-    let counts = |answer: &Value| {
-        let keys = ["sent", "received", "lost", "duplicated", "reordered"];
-        keys.map(|key| answer[key].as_u64().unwrap())
-    };
     let by_itself = [
         "generate",
         "af_packet:near",
@@ -118,6 +128,70 @@ fn loss_duplicates_reorder_and_delay_are_found_as_they_were_planted() {
         faulty["density"],
         serde_json::json!({"-1": 100, "0": 700, "1": 100})
     );
+}
+
+/// Replayed packets carry no number. Of ten, two equal packets begin each, and two more are equal to those of all other tens: the relay loses
+/// one of them. The second round of the loop has other addresses, and all packets get another station.
+#[test]
+fn replayed_packets_are_found_by_their_bytes() {
+    let test = "replayed_packets_are_found_by_their_bytes";
+    if !have(test, &["python3"]) {
+        return;
+    }
+    let Some(net) = Net::new(test) else { return };
+    add_end(&net);
+    let temp = Temp::new();
+    let mut bytes = pcapng_start(1);
+    for number in 0..500_u32 {
+        let (port, text) = match number % 10 {
+            0 | 1 => (53, number / 10),
+            3 | 4 => (54, 0),
+            _ => (55, number),
+        };
+        let mut frame = numbered(port, text, 8);
+        frame.extend(b"weir");
+        let ticks = 1_700_000_000_000_000 + u64::from(number) * 250;
+        bytes.extend(pcapng_packet_at(ticks, frame.len() as u32, &frame));
+    }
+    let file = temp.file("in.pcapng", &bytes);
+    let words = [
+        "replay",
+        &file,
+        "--to",
+        "near",
+        "--loop",
+        "2",
+        "--shift-addresses",
+        "--dst-mac",
+        "02:00:00:00:00:77",
+    ];
+    let relay = net.start_at("far", &["python3", "-c", RELAY, "0.02", "none"], "ready");
+    let plain = received(&net, &words);
+    assert_eq!(counts(&plain), [1000, 1000, 0, 0, 0], "{plain}");
+    let p50 = plain["delay_ns"]["p50"].as_u64().unwrap();
+    assert!((20_000_000..60_000_000).contains(&p50), "{plain}");
+    relay.stop();
+    let relay = net.start_at("far", &["python3", "-c", RELAY, "0", "faults"], "ready");
+    let faulty = received(&net, &words);
+    relay.stop();
+    assert_eq!(counts(&faulty), [1000, 900, 100, 100, 100], "{faulty}");
+    assert_eq!(
+        faulty["density"],
+        serde_json::json!({"-1": 100, "0": 700, "1": 100})
+    );
+    let two_ports = net.weir(&[
+        "replay",
+        &file,
+        "--to",
+        "near",
+        "--to2",
+        "near",
+        "--split-by",
+        "ip",
+        "--receive",
+        "near",
+    ]);
+    assert_eq!(two_ports.code, Some(2), "{}", two_ports.err);
 }
 
 /// The relay lets 2000 packets/s through.
