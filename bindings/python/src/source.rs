@@ -53,6 +53,9 @@ pub struct Counts {
     bytes: u64,
     /// Packets that the file itself says were lost when it was captured; none of `received`.
     lost_before: u64,
+    /// Whether a source that was read to its end has no counter of lost packets, as pcap files have none: then 0 of `lost_before` does not
+    /// say that nothing was lost.
+    loss_not_recorded: bool,
     /// Times that reading stopped because too many batches were held.
     starved: u64,
     /// Whether the numbers are final.
@@ -70,6 +73,7 @@ impl From<weir_api::Counts> for Counts {
             dropped_output: counts.dropped_output,
             bytes: counts.bytes,
             lost_before: counts.lost_before,
+            loss_not_recorded: counts.loss_not_recorded,
             starved: counts.starved,
             is_final: counts.is_final,
         }
@@ -234,6 +238,11 @@ fn starved(feed: &Feed) -> PyErr {
     ))
 }
 
+/// A truth value, as Python writes it.
+fn python_bool(value: bool) -> &'static str {
+    if value { "True" } else { "False" }
+}
+
 /// Text for HTML.
 fn escaped(text: &str) -> String {
     text.replace('&', "&amp;")
@@ -273,9 +282,10 @@ impl Counts {
             .map(|(name, value)| format!("{name}={value}"))
             .collect();
         format!(
-            "Counts({}, is_final={})",
+            "Counts({}, loss_not_recorded={}, is_final={})",
             values.join(", "),
-            if self.is_final { "True" } else { "False" }
+            python_bool(self.loss_not_recorded),
+            python_bool(self.is_final),
         )
     }
 

@@ -45,6 +45,9 @@ pub struct Counts {
     pub bytes: u64,
     /// Packets that the file itself says were lost when it was captured; none of `received`.
     pub lost_before: u64,
+    /// Whether a source that was read to its end has no counter of lost packets, as pcap files have none: then 0 of `lost_before` does not
+    /// say that nothing was lost.
+    pub loss_not_recorded: bool,
     /// Batches that wait to be taken.
     pub waiting: u64,
     /// Batches that are held.
@@ -396,6 +399,7 @@ impl Source {
             ref dropped,
             bytes,
             lost_before,
+            without_counter,
             ..
         } = state.counts;
         Counts {
@@ -407,6 +411,7 @@ impl Source {
             dropped_output: dropped.output,
             bytes,
             lost_before,
+            loss_not_recorded: without_counter > 0,
             waiting: waiting as u64,
             held: held as u64,
             starved: self.batches.full(),

@@ -621,6 +621,9 @@ typedef struct {
   uint64_t starved;
   // 1 if the numbers are final.
   uint64_t is_final;
+  // 1 if a source that was read to its end has no counter of lost packets, as pcap files have none: then 0 of `lost_before` does not say
+  // that nothing was lost.
+  uint64_t loss_not_recorded;
 } weir_counts;
 
 // An interface of a source.

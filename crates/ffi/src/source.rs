@@ -126,6 +126,9 @@ pub struct weir_counts {
     pub starved: u64,
     /// 1 if the numbers are final.
     pub is_final: u64,
+    /// 1 if a source that was read to its end has no counter of lost packets, as pcap files have none: then 0 of `lost_before` does not say
+    /// that nothing was lost.
+    pub loss_not_recorded: u64,
 }
 
 /// An interface of a source.
@@ -184,6 +187,7 @@ impl From<Counts> for weir_counts {
             held: counts.held,
             starved: counts.starved,
             is_final: counts.is_final.into(),
+            loss_not_recorded: counts.loss_not_recorded.into(),
         }
     }
 }

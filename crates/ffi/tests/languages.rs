@@ -95,7 +95,8 @@ fn layouts() -> Vec<Layout> {
             waiting,
             held,
             starved,
-            is_final
+            is_final,
+            loss_not_recorded
         }),
         layout!(weir_interface { link_type, snaplen }),
         layout!(weir_measure_options {

@@ -486,10 +486,11 @@ pub fn lacks(
 ) -> impl Iterator<Item = (String, Value)> + use<> {
     let (before, unknown) = (ledger.lost_before, &ledger.loss_unknown);
     let lost = (before > 0).then(|| ("lost_before", before.into()));
+    let silent = (ledger.without_counter > 0).then(|| ("loss_not_recorded", true.into()));
     let twice = (ledger.duplicates > 0).then(|| ("duplicates", ledger.duplicates.into()));
     let unknown = (!unknown.is_empty()).then(|| ("loss_unknown", loss_unknown_value(unknown)));
     let chosen = (!holds_only.is_empty()).then(|| ("holds_only", holds_only.into()));
-    let members = [lost, twice, unknown, chosen].into_iter().flatten();
+    let members = [lost, silent, twice, unknown, chosen].into_iter().flatten();
     members.map(|(name, value)| (name.to_owned(), value))
 }
 

@@ -802,6 +802,9 @@ pub fn end_json(ledger: &Ledger, status: &Status, place: &str, fault: Option<&st
         // The summary has the number alone, without its time.
         object["disk"]["durable"] = disk.durable.packets.into();
     }
+    if ledger.without_counter > 0 {
+        object["loss_not_recorded"] = true.into();
+    }
     // Runs of a program for saved files, if the front end has one.
     object["on_trigger"] = Value::Null;
     object["fault"] = fault.into();

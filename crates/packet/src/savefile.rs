@@ -528,6 +528,13 @@ impl Statistics {
             .saturating_add(self.dropped_by_system.unwrap_or(0))
     }
 
+    /// Whether lost packets were counted.
+    pub fn counts_losses(&self) -> bool {
+        self.dropped_by_interface
+            .or(self.dropped_by_system)
+            .is_some()
+    }
+
     /// Counts between earlier counts of the same capture and these.
     pub fn since(&self, earlier: &Self) -> Self {
         let behind = |now: Option<u64>, before: Option<u64>| {

@@ -226,8 +226,9 @@ impl Report {
         sums
     }
 
-    /// Returns these sums for a copy, which may lack the packets whose options tell losses: the first interface has these.
-    pub fn stats_for_copies(&self) -> BTreeMap<u32, Statistics> {
+    /// Returns these sums for a copy, which may lack the packets whose options tell losses: the first interface has these. If an interface
+    /// has no statistics, the first such one has statistics without a count, so that the copy does not claim that nothing was lost.
+    pub fn stats_for_copies(&self, layout: &Layout) -> BTreeMap<u32, Statistics> {
         let mut by_interface = self.stats_by_interface();
         let of_interfaces = by_interface
             .values()
@@ -240,6 +241,10 @@ impl Report {
                     .unwrap_or(0)
                     .saturating_add(of_packets),
             );
+        }
+        let mut all = 0..layout.interfaces.len() as u32;
+        if let Some(first) = all.find(|i| !by_interface.contains_key(i)) {
+            by_interface.insert(first, Statistics::default());
         }
         by_interface
     }
@@ -263,17 +268,13 @@ impl Report {
     }
 
     /// Whether the source has a counter of lost packets: a live one, or a file with interface statistics or options of packets that count
-    /// them. Others, such as pcap files, say nothing about losses.
+    /// them. Others, such as pcap files, say nothing about losses, and neither do files with statistics of an interface that lack a count:
+    /// its packets are of such a file.
     pub fn counts_losses(&self) -> bool {
-        let counts = |stats: weir_packet::savefile::InterfaceStats| {
-            let Statistics {
-                dropped_by_interface,
-                dropped_by_system,
-                ..
-            } = stats.counts;
-            dropped_by_interface.or(dropped_by_system).is_some()
-        };
-        self.live.is_some() || self.lost_between > 0 || self.counted.by_section().any(counts)
+        let mut of_interfaces = self.counted.by_section().peekable();
+        let is_counted = of_interfaces.peek().is_some()
+            && of_interfaces.all(|stats| stats.counts.counts_losses());
+        self.live.is_some() || self.lost_between > 0 || is_counted
     }
 }
 

@@ -199,7 +199,7 @@ impl Sorter {
         report: &Report,
     ) -> Vec<(Interface, Statistics)> {
         let mut stats: BTreeMap<u32, Statistics> = BTreeMap::new();
-        for (interface, counts) in report.stats_for_copies() {
+        for (interface, counts) in report.stats_for_copies(layout) {
             // If the table has no room for an interface, the interface has no packets, or the
             // source ends with an error.
             if let Ok(id) = self.interfaces.place(ids, layout, interface) {

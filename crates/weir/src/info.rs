@@ -89,6 +89,8 @@ struct Found {
     remarks: Vec<String>,
     /// Packets lost before a packet, by the options of packets, and in all.
     lost: (u64, u64),
+    /// Whether the file has a counter of lost packets.
+    counts_losses: bool,
     /// Times for which the file does not tell what was lost.
     loss_unknown: Vec<Uncounted>,
     file_bytes: Option<u64>,
@@ -106,6 +108,7 @@ fn survey(name: &Name, workers: usize, zstd_window: u64, stop: &Arc<AtomicBool>)
         stats: BTreeMap::new(),
         remarks: Vec::new(),
         lost: (0, 0),
+        counts_losses: true,
         loss_unknown: Vec::new(),
         file_bytes: None,
         interrupted: None,
@@ -164,6 +167,7 @@ fn survey(name: &Name, workers: usize, zstd_window: u64, stop: &Arc<AtomicBool>)
     found.stats = reader.report().stats_by_interface();
     found.remarks = reader.report().remarks.all();
     found.lost = (reader.report().lost_between, reader.report().lost_before());
+    found.counts_losses = reader.report().counts_losses();
     found.loss_unknown = reader.report().counted.uncounted();
     found.faults.extend(
         reader
@@ -350,6 +354,19 @@ fn loss_rows(found: &Found) -> Vec<(&'static str, String)> {
             "lost",
             format!("{} when it was captured, it says", packets(lost)),
         ));
+    }
+    if !found.counts_losses {
+        let row = match lost {
+            0 => (
+                "lost",
+                "not recorded: the file has no counter of lost packets",
+            ),
+            _ => (
+                "",
+                "or more: a part of the packets has no counter of losses",
+            ),
+        };
+        rows.push((row.0, row.1.to_owned()));
     }
     if between > 0 {
         rows.push((

@@ -90,9 +90,11 @@ class Answer:
 
     def _heading(self) -> str:
         lost = sum(self.dropped.values()) + self.json.get("lost_before", 0)
-        # A capture counts what it drops. A file without lost packets may have no counter of them.
-        is_known = any(cause != "late" for cause in self.dropped)
-        loss = f"{lost:,} lost, " if lost else "no loss, " if is_known else ""
+        # A capture counts what it drops, and of files the summary says whether they have a counter.
+        is_known = self.is_summary or any(cause != "late" for cause in self.dropped)
+        is_recorded = not self.json.get("loss_not_recorded", False)
+        loss = "no loss, " if is_recorded else "loss not recorded, "
+        loss = f"{lost:,} lost, " if lost else loss if is_known else ""
         return f"{self.passed:,} packets, {self.bytes:,} bytes, {loss}about {self.flows:,} flows"
 
     def __repr__(self) -> str:

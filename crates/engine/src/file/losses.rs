@@ -62,6 +62,17 @@ impl Losses {
             output.leave_out(&self.left_out());
             return;
         }
+        // Statistics without a count are needed only next to those with one.
+        let counts = || self.statistics.iter().map(|(_, counts)| counts);
+        let last_ns = counts().map(|counts| counts.time_ns).max().unwrap_or(0);
+        let is_counted = counts().any(Statistics::counts_losses);
+        self.statistics
+            .retain(|(_, counts)| is_counted || !is_nothing(counts));
+        for (_, counts) in &mut self.statistics {
+            if is_nothing(counts) {
+                counts.time_ns = last_ns;
+            }
+        }
         let is_silent = self.remarks.is_empty() && self.uncounted.is_empty();
         if self.statistics.is_empty() && !is_silent {
             let nothing = Statistics {
@@ -159,6 +170,15 @@ fn pair((from_ns, to_ns): (i64, i64)) -> [Statistics; 2] {
         ..nothing
     };
     [end, begin]
+}
+
+/// Whether the statistics tell nothing.
+fn is_nothing(counts: &Statistics) -> bool {
+    let nothing = Statistics {
+        time_ns: counts.time_ns,
+        ..Statistics::default()
+    };
+    *counts == nothing
 }
 
 /// Counts that do not go on: no source goes on after them.

@@ -480,10 +480,12 @@ impl Writer {
                 .collect();
         }
         let refused = shared.refused().saturating_sub(self.before.refused);
+        // Files may have no counter of lost packets, and captures have one.
+        let dropped_by_system = (refused > 0 || !shared.waits).then_some(refused);
         let mut counts = vec![(
             0,
             Statistics {
-                dropped_by_system: Some(refused),
+                dropped_by_system,
                 ..Statistics::default()
             },
         )];

@@ -136,10 +136,11 @@ impl Query {
         let mut encoder = Encoder::new(Format::Pcapng, 0);
         let (mut bytes, mut ids) = (Vec::with_capacity(BUFFER * 2), Vec::new());
         encoder.begin(&mut bytes);
-        let (mut lost, mut starved) = (0, 0);
+        // Captures count what they lose, from the first count on; files may have no counter.
+        let (mut told, mut starved) = (shared.waits.then_some(0), 0);
         loop {
             let matches = self.scan.next(shared.steady_ns());
-            let loses = self.lost() > lost;
+            let loses = told.is_none_or(|told| self.lost() > told);
             if ids.len() < shared.history.interface_count() {
                 let interfaces = shared.history.interfaces();
                 let id = |interface| {
@@ -150,7 +151,8 @@ impl Query {
                 ids = interfaces.iter().map(id).collect();
             }
             if let (true, Some(&id)) = (loses, ids.first()) {
-                lost = self.lost();
+                let lost = self.lost();
+                told = Some(lost);
                 let time_ns = shared.clock.now().wall_ns;
                 let counts = Statistics {
                     time_ns,

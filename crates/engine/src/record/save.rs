@@ -219,8 +219,10 @@ impl SaveFile {
                 let counts = if first {
                     *counts
                 } else {
+                    // The first interface has the counts of all.
                     Statistics {
                         time_ns: counts.time_ns,
+                        dropped_by_system: counts.dropped_by_system.map(|_| 0),
                         ..Statistics::default()
                     }
                 };

@@ -422,7 +422,7 @@ impl Run {
 
 /// Returns the interface statistics of a source.
 pub(super) fn stats_of(layout: &Layout, report: &Report) -> Vec<(Interface, Statistics)> {
-    let stats = report.stats_for_copies().into_iter();
+    let stats = report.stats_for_copies(layout).into_iter();
     stats
         .filter_map(|(i, counts)| Some((layout.interfaces.get(i as usize)?.clone(), counts)))
         .collect()

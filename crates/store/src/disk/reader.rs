@@ -406,7 +406,6 @@ impl Reader {
             if counts.is_unended() {
                 // What follows counts from here on, also where no packet is in front of it.
                 let zero = Statistics {
-                    dropped_by_system: Some(0),
                     end_ns: None,
                     ..counts.since(&counts)
                 };

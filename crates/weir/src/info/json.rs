@@ -59,6 +59,9 @@ pub(super) fn object(found: &Found) -> Value {
     if let Value::Object(members) = &mut object {
         members.extend(packets(whole));
     }
+    if !found.counts_losses {
+        object["loss_not_recorded"] = true.into();
+    }
     if let Some(read) = found.interrupted {
         object["interrupted"] = true.into();
         object["read_bytes"] = read.into();

@@ -717,3 +717,63 @@ fn copies_of_a_record_that_is_not_whole_say_so() {
         assert!(shown.contains("the record was not whole: "), "{shown}");
     }
 }
+
+/// A capture with one packet and a count of lost packets, 0.
+fn counted() -> Vec<u8> {
+    let mut bytes = lacking();
+    let at = bytes.len() - 16;
+    assert_eq!(bytes[at..at + 4], 37u32.to_le_bytes());
+    bytes[at] = 0;
+    bytes
+}
+
+/// Whether a file or a record says that its losses were not recorded, by each reader alike.
+fn says_not_recorded(source: &str) -> bool {
+    let heading = weir(["measure", source]).ok().text();
+    let says = heading.contains("  loss not recorded");
+    assert_ne!(says, heading.contains("  no loss"), "{heading}");
+    for words in [
+        &["measure", "--json", source][..],
+        &["filter", "", source, "--json", "--count"],
+        &["info", "--json", source],
+    ] {
+        let text = weir(words).ok().text();
+        let object: Value = serde_json::from_str(text.lines().last().unwrap()).unwrap();
+        let told = &object["loss_not_recorded"];
+        assert_eq!(told.as_bool().unwrap_or(false), says, "{words:?}: {object}");
+    }
+    let info = weir(["info", source]).ok().text();
+    assert_eq!(info.contains("lost         not recorded"), says, "{info}");
+    says
+}
+
+#[test]
+fn copies_and_records_claim_no_loss_only_if_all_their_sources_counted() {
+    let temp = Temp::new();
+    let zero = temp.file("counted.pcapng", &counted());
+    let none = temp.file("none.pcapng", &counted()[..counted().len() - 40]);
+    let pcap = temp.file("a.pcap", &small_pcap(3));
+    let cases = [
+        (&[&zero][..], false),
+        (&[&none], true),
+        (&[&pcap], true),
+        (&[&zero, &pcap], true),
+        (&[&pcap, &zero], true),
+    ];
+    for (number, (sources, says)) in cases.into_iter().enumerate() {
+        let [out, copy] = ["out", "copy.pcapng"].map(|name| temp.at(&format!("{number}{name}")));
+        let sources: Vec<&str> = sources.iter().map(|name| name.as_str()).collect();
+        let orders = [&[][..], &["--merge"], &["--sort"]];
+        for more in orders.iter().take(2 * sources.len() - 1) {
+            let words = [&["filter", ""], &sources[..], more, &["-w", &copy]];
+            weir(words.concat()).ok();
+            assert_eq!(says_not_recorded(&copy), says, "{sources:?} {more:?}");
+        }
+        weir([&["record"], &sources[..], &[&out, "--disk", "1G"]].concat()).ok();
+        assert_eq!(says_not_recorded(&out), says, "{sources:?}");
+        let segment = &segments(&out)[0];
+        assert_eq!(says_not_recorded(segment), says, "{sources:?}");
+        weir(["query", &out, "-w", &copy]).ok();
+        assert_eq!(says_not_recorded(&copy), says, "{sources:?}");
+    }
+}

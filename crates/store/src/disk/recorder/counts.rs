@@ -20,7 +20,7 @@ const COMMENT: usize = 300;
 pub(super) struct Counts {
     /// Time at which the run began, ns since 1970: the same in all its segments, and in none of another run.
     start_ns: i64,
-    /// Counts for each interface, as the caller gave them; the first interface always has some.
+    /// Counts for each interface, as the caller gave them; the first interface always has an entry.
     latest: Vec<(u32, Statistics)>,
     comment: Option<String>,
     /// Dropped packets in the latest statistics of any segment of the run.
@@ -44,16 +44,9 @@ pub(super) struct Progress {
 
 impl Counts {
     pub(super) fn new(start_ns: i64) -> Self {
-        let latest = vec![(
-            0,
-            Statistics {
-                dropped_by_system: Some(0),
-                ..Statistics::default()
-            },
-        )];
         Self {
             start_ns,
-            latest,
+            latest: vec![(0, Statistics::default())],
             comment: None,
             told: 0,
             told_missed: 0,
@@ -84,7 +77,7 @@ impl Recorder {
     /// Takes the counts of the run since its start, for each interface: packets that arrived, and
     /// packets that were lost before they were passed to this recorder. Packets whose numbers were
     /// left out are added. The next write says it, with the comment. Their time is when the counts
-    /// were read; 0 for now.
+    /// were read; 0 for now. Statistics without a count stay so, for readers to see that nothing counted the losses.
     ///
     /// **Errors**: a new segment fails, which begins if packets were lost and there is no segment
     /// to record that.
@@ -94,11 +87,7 @@ impl Recorder {
         comment: Option<String>,
     ) -> Result<(), Error> {
         let mut latest: Vec<(u32, Statistics)> = Vec::with_capacity(counts.len().min(MOST) + 1);
-        let zero = Statistics {
-            dropped_by_system: Some(0),
-            ..Statistics::default()
-        };
-        latest.push((0, zero));
+        latest.push((0, Statistics::default()));
         for &(id, counts) in counts {
             let own = latest.iter().position(|(known, _)| *known == id);
             match own {
@@ -166,7 +155,7 @@ impl Recorder {
             if id >= described {
                 continue;
             }
-            if id == 0 {
+            if id == 0 && self.stats.missed > 0 {
                 let dropped = counts.dropped_by_system.unwrap_or(0);
                 counts.dropped_by_system = Some(dropped.saturating_add(self.stats.missed));
             }

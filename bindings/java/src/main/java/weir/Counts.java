@@ -16,6 +16,8 @@ package weir;
  * @param held batches that are held
  * @param starved times that reading stopped because too many batches were out
  * @param isFinal whether the numbers are final
+ * @param lossNotRecorded whether a source that was read to its end has no counter of lost packets, as pcap files have none: then 0 of
+ *     {@code lostBefore} does not say that nothing was lost
  */
 public record Counts(
     long received,
@@ -29,4 +31,5 @@ public record Counts(
     long waiting,
     long held,
     long starved,
-    boolean isFinal) {}
+    boolean isFinal,
+    boolean lossNotRecorded) {}

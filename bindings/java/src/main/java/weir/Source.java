@@ -240,7 +240,8 @@ public final class Source implements AutoCloseable {
             from.get(ValueLayout.JAVA_LONG, Native.weir_counts.waiting),
             from.get(ValueLayout.JAVA_LONG, Native.weir_counts.held),
             from.get(ValueLayout.JAVA_LONG, Native.weir_counts.starved),
-            from.get(ValueLayout.JAVA_LONG, Native.weir_counts.is_final) == 1);
+            from.get(ValueLayout.JAVA_LONG, Native.weir_counts.is_final) == 1,
+            from.get(ValueLayout.JAVA_LONG, Native.weir_counts.loss_not_recorded) == 1);
     }
 
     /** Returns what the user should know although nothing failed, a line each, since the last call; empty if there is nothing. */

@@ -804,7 +804,8 @@ public final class Native {
             JAVA_LONG.withName("waiting"),
             JAVA_LONG.withName("held"),
             JAVA_LONG.withName("starved"),
-            JAVA_LONG.withName("is_final"));
+            JAVA_LONG.withName("is_final"),
+            JAVA_LONG.withName("loss_not_recorded"));
         /** Offset of received, bytes. */
         public static final long received = 0;
         /** Offset of passed, bytes. */
@@ -829,9 +830,11 @@ public final class Native {
         public static final long starved = 80;
         /** Offset of is_final, bytes. */
         public static final long is_final = 88;
+        /** Offset of loss_not_recorded, bytes. */
+        public static final long loss_not_recorded = 96;
 
         static {
-            Library.check("weir_counts", LAYOUT, 96, 8, new String[] {"received", "passed", "filtered", "denied", "dropped_source", "dropped_output", "bytes", "lost_before", "waiting", "held", "starved", "is_final"}, new long[] {0, 8, 16, 24, 32, 40, 48, 56, 64, 72, 80, 88});
+            Library.check("weir_counts", LAYOUT, 104, 8, new String[] {"received", "passed", "filtered", "denied", "dropped_source", "dropped_output", "bytes", "lost_before", "waiting", "held", "starved", "is_final", "loss_not_recorded"}, new long[] {0, 8, 16, 24, 32, 40, 48, 56, 64, 72, 80, 88, 96});
         }
     }
 
