@@ -156,7 +156,11 @@ pub fn finding<'a>(subject: &Subject, snapshot: &'a Snapshot) -> Option<&'a Find
 
 /// First and last time of the wanted packets, ns since 1970: of all points of the snapshot, or of its step; of a finding, its time.
 pub fn times(finding: Option<&Finding>, snapshot: &Snapshot, all: bool) -> (i64, i64) {
-    let last = snapshot.to_ns - 1;
+    // A step ends before its end, except at the last time there is.
+    let last = match snapshot.to_ns {
+        i64::MAX => i64::MAX,
+        to_ns => to_ns - 1,
+    };
     match finding {
         Some(finding) if finding.state == State::Begun => {
             (finding.begin_ns, last.max(finding.last_ns))
