@@ -168,6 +168,12 @@ pub enum Cause {
         /// Name of the interface.
         interface: String,
     },
+    /// The interface took no frame for some seconds.
+    #[error("the interface took no frame for some seconds")]
+    Full {
+        /// Length of the longest frame that waited, bytes.
+        longest: usize,
+    },
     /// The system or the device reported an error.
     #[error(transparent)]
     Io(io::Error),
@@ -389,7 +395,15 @@ impl Port {
             #[cfg(feature = "dpdk")]
             Transmitter::Dpdk(device) => device.send(frames),
         };
-        done.map_err(|error| self.broke(error))
+        let longest = frames.iter().map(|frame| frame.len()).max();
+        done.map_err(|error| match packet_socket::is_full(&error) {
+            true => {
+                self.broken = true;
+                let longest = longest.unwrap_or_default();
+                self.fault(Cause::Full { longest })
+            }
+            false => self.broke(error),
+        })
     }
 
     /// Sends the remaining frames. If the port reports completions, waits for them. **Errors**: as for [`Self::take`].

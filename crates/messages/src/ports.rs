@@ -163,6 +163,9 @@ fn cause_words(cause: &Cause) -> String {
             link(*packets),
             link(*port)
         ),
+        Cause::Full { longest } => format!(
+            "the interface took no packet for 2 s, of up to {longest} bytes: its queue is full, or its other end has a smaller MTU"
+        ),
         Cause::Down { interface } => format!("{cause}: sudo ip link set {interface} up"),
         Cause::Io(error) => io_words(error),
         cause => cause.to_string(),

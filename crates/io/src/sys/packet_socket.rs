@@ -23,7 +23,7 @@ mod stamps;
 pub use fanout::Fanout;
 pub use filter::{Insn, KernelFilter};
 pub use options::{Carrier, index_of, is_up, largest_frame, mtu, name_of};
-pub use send::{Sender, Sent};
+pub use send::{Sender, Sent, is_full};
 pub use stamps::Stamps;
 
 use crate::live::{Backend, Counts, Marks, Next, PreFilter};

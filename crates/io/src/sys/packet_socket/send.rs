@@ -14,6 +14,11 @@ const BATCH: usize = 64;
 /// Longest time without room in the kernel before sending fails.
 const PATIENCE: Duration = Duration::from_secs(2);
 
+/// Whether [`Sender::send`] failed because the kernel had no room for some seconds.
+pub fn is_full(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::ENOBUFS | libc::EAGAIN))
+}
+
 /// Socket that sends frames with their link headers.
 ///
 /// **Platform**: as [`Ring`](super::Ring).
