@@ -200,9 +200,7 @@ impl Profile {
             None => (None, name),
         };
         let Traffic::Streams(streams) = &mut self.traffic else {
-            return Err(format!(
-                "{name}: this profile has no streams whose fields could be set"
-            ));
+            return Err(format!("{name}: {}", self.no_streams()));
         };
         let chosen = |stream: &&mut Stream| only.is_none_or(|only| only == stream.name);
         let mut set = 0;
@@ -226,10 +224,20 @@ impl Profile {
         mut change: impl FnMut(&mut Stream),
     ) -> Result<(), String> {
         let Traffic::Streams(streams) = &mut self.traffic else {
-            return Err(format!("{what}: this profile has no streams"));
+            return Err(format!("{what}: {}", self.no_streams()));
         };
         streams.iter_mut().for_each(&mut change);
         self.check()
+    }
+
+    fn no_streams(&self) -> String {
+        let instead = match self.traffic {
+            Traffic::Internet(_) => "--profile imix has some",
+            _ => {
+                "its numbers are those of [connections] in a file of your own; --profile imix has streams"
+            }
+        };
+        format!("this profile has no streams: {instead}")
     }
 
     fn check(&self) -> Result<(), String> {
