@@ -3,7 +3,7 @@
 //! A sender looks between two bursts whether orders wait, and obeys them in its own thread. **Cost**: a relaxed load for a look; no packet
 //! takes a lock.
 //!
-//! Requests over the control socket of the sender:
+//! Requests over the control socket of the sender, and from its script:
 //!
 //! ```text
 //! {"request":"stop"}                                  {"ok":{"change":1}}; nothing leaves until start
@@ -18,6 +18,11 @@
 //!
 //! An order that was answered with `ok` is in force: later packets leave accordingly.
 
+#[cfg(any(test, fuzzing))]
+#[doc(hidden)]
+pub mod fuzz_body;
+
+use crate::pairing::Pairs;
 use crate::replay::Rate;
 use crate::socket::Reply;
 use crate::socket::protocol::{check_members, text_member};
@@ -52,7 +57,7 @@ pub enum Order {
 }
 
 /// Progress of a sender.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Progress {
     /// Packets that left.
     pub sent: u64,
@@ -66,6 +71,8 @@ pub struct Progress {
     pub late: Duration,
     /// Whether the sender has stopped, until it is started.
     pub is_stopped: bool,
+    /// Packets of each stream, if there are streams.
+    pub streams: Vec<u64>,
 }
 
 impl Progress {
@@ -127,6 +134,11 @@ impl Steering {
         self.lost.load(Ordering::Relaxed)
     }
 
+    /// Whether the sender has ended.
+    pub fn is_over(&self) -> bool {
+        self.mail().phase == Phase::Over
+    }
+
     /// Notes that a burst begins. Orders from before are obeyed before its first packet.
     pub fn begin(&self) {
         self.mail().phase = Phase::Sending;
@@ -186,7 +198,7 @@ impl Steering {
         self.knocks.store(true, Ordering::Relaxed);
         loop {
             if mail.taken >= asked || mail.phase == Phase::Resting {
-                return Ok((change, mail.progress));
+                return Ok((change, mail.progress.clone()));
             }
             if mail.phase == Phase::Over {
                 return over();
@@ -218,6 +230,10 @@ pub struct Remote {
     pub traffic: Option<MakeTraffic>,
     /// Orders of traffic are given in the order in which it was made.
     pub making: Mutex<()>,
+    /// Packets that arrived at the other end, if packets are received there.
+    pub pairs: Option<Arc<Mutex<Pairs>>>,
+    /// Names of the streams.
+    pub streams: Vec<String>,
 }
 
 impl fmt::Debug for Remote {
@@ -235,9 +251,7 @@ impl Remote {
             Some("stop") => check_members(request, &[]).and_then(|()| self.order(Order::Stop)),
             Some("start") => check_members(request, &[]).and_then(|()| self.order(Order::Start)),
             Some("set") => self.set(request),
-            Some("status") => check_members(request, &[])
-                .and_then(|()| self.steering.ask(None, PATIENCE))
-                .map(|(_, progress)| progress.json()),
+            Some("status") => check_members(request, &[]).and_then(|()| self.status()),
             Some("hold") => match check_members(request, &[]) {
                 Ok(()) => return self.hold(),
                 Err(why) => Err(why),
@@ -248,6 +262,24 @@ impl Remote {
             None => Err(format!("a request has a member \"request\": {REQUESTS}")),
         };
         done.map_or_else(Reply::Refused, Reply::Done)
+    }
+
+    fn status(&self) -> Result<Value, String> {
+        let (_, progress) = self.steering.ask(None, PATIENCE)?;
+        let mut status = progress.json();
+        if !self.streams.is_empty() {
+            let streams = self.streams.iter().zip(&progress.streams);
+            let stream = |(name, sent): (&String, &u64)| json!({ "name": name, "sent": sent });
+            status["streams"] = streams.map(stream).collect();
+        }
+        if let Some(pairs) = &self.pairs {
+            let pairs = pairs.lock().unwrap_or_else(PoisonError::into_inner);
+            let all = pairs.report().all();
+            status["received"] = all.received.into();
+            status["duplicated"] = all.duplicated.into();
+            status["reordered"] = all.reordered.into();
+        }
+        Ok(status)
     }
 
     fn order(&self, order: Order) -> Result<Value, String> {
@@ -324,6 +356,8 @@ mod tests {
             rate: Box::new(read),
             traffic: has_traffic.then(|| -> MakeTraffic { Box::new(make) }),
             making: Mutex::default(),
+            pairs: None,
+            streams: Vec::new(),
         }
     }
 
@@ -396,6 +430,24 @@ mod tests {
         assert!(
             matches!(orders[..], [Order::Stop, Order::Rate(Rate::Max), Order::Rate(Rate::Original(speed))] if speed == 2.0)
         );
+    }
+
+    /// Runs the body of the fuzz target over right and over damaged requests.
+    #[test]
+    fn requests_are_those_of_a_list() {
+        let good = "{\"request\":\"stop\"}\n{\"request\":\"start\"}\n{\"request\":\"status\"}\n{\"request\":\"hold\"}\n\
+            {\"request\":\"set\",\"what\":\"rate\",\"value\":\"7\"}\n{\"request\":\"set\",\"what\":\"speed\",\"value\":2}\n\
+            {\"request\":\"set\",\"what\":\"sizes\",\"value\":\"imix\"}\n{\"request\":\"stop\",\"of\":1}\n";
+        fuzz_body::requests(good.as_bytes());
+        let mut random = weir_testkit::Random::behind(1);
+        for _ in 0..2000 {
+            let mut damaged = good.as_bytes().to_vec();
+            for _ in 0..=random.below(4) {
+                let at = random.below(damaged.len());
+                damaged[at] = good.as_bytes()[random.below(good.len())];
+            }
+            fuzz_body::requests(&damaged);
+        }
     }
 
     /// An order to a sender that sends is answered once it is taken; a sender that is over takes none.

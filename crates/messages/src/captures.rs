@@ -289,17 +289,20 @@ fn size(bytes: u64) -> String {
     }
 }
 
+/// The end of a message about an interface that may come, for commands with `--wait`.
+pub const WAITS: &str = "; --wait waits for it";
+
 fn no_interface(name: &str, error: &impl Display) -> Refusal {
     let list = match command_words(name) {
         inside if inside.is_empty() => "weir filter -D".to_owned(),
         inside => format!("sudo {inside}ip link"),
     };
-    refusal!("{name}: {error}: {list} lists those there are; --wait waits for it")
+    refusal!("{name}: {error}: {list} lists those there are{WAITS}")
 }
 
 fn is_down(name: &str, error: &impl Display) -> Refusal {
     let (inside, bare) = (command_words(name), bare(name));
-    refusal!("{name}: {error}: sudo {inside}ip link set {bare} up; --wait waits for it")
+    refusal!("{name}: {error}: sudo {inside}ip link set {bare} up{WAITS}")
 }
 
 /// Observations about a capture in addition to its packets (link down, merged or cut packets,

@@ -22,6 +22,7 @@ mod look;
 mod rows;
 mod save;
 mod scene;
+pub mod sender;
 pub mod text;
 mod ui;
 

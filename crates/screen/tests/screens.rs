@@ -7,6 +7,7 @@ use ratatui_core::backend::{Backend, TestBackend};
 use ratatui_core::style::{Color, Modifier};
 use std::fmt::Write as _;
 use std::path::Path;
+use weir_screen::sender::{Arrived, Moment, SenderUi, Sending, draw_sender};
 use weir_screen::{About, Buffer, Effect, Key, Look, Rect, Scene, Status, Ui, draw, points};
 use weir_view::{Ask, Snapshot, View};
 
@@ -144,6 +145,66 @@ fn check(name: &str, shown: &str) {
         "{name} differs from {}:\n{shown}",
         path.display()
     );
+}
+
+/// A sender that slowed down after a while.
+fn sender() -> Sending {
+    let past = (0..120_u32).map(|half| Moment {
+        at_s: f64::from(half) / 2.0,
+        sent: u64::from(half.min(80)) * 50_000 + u64::from(half.max(80) - 80) * 40_000,
+        bytes: u64::from(half) * 4_000_000,
+    });
+    Sending {
+        port: "af_packet:eth1".to_owned(),
+        traffic: "imix".to_owned(),
+        rate: Some("100000pps".to_owned()),
+        late_ns: 35_200,
+        streams: vec![
+            ("small".to_owned(), 3_266_666),
+            ("\u{1b}[31mmiddle".to_owned(), 1_866_666),
+            ("large".to_owned(), 466_667),
+        ],
+        past: past.collect(),
+        ..Sending::default()
+    }
+}
+
+#[test]
+fn senders_at_each_size() {
+    for (width, height) in [(60, 20), (80, 24), (120, 40)] {
+        let area = Rect::new(0, 0, width, height);
+        let (mut sending, mut ui) = (sender(), SenderUi::default());
+        let mut shown = text(&draw_sender(&sending, &ui, (COLOUR, area)));
+        sending.arrived = Some(Arrived {
+            received: 5_559_990,
+            duplicated: 3,
+            reordered: 12,
+        });
+        (sending.refused, sending.late_ns) = (1234, 12_000_000);
+        sending.is_stopped = true;
+        for key in "fipv4.ttl=9".chars() {
+            ui.press(Key::Char(key), &sending);
+        }
+        let look = Look {
+            ascii: true,
+            ..Look::default()
+        };
+        let plain = text(&draw_sender(&sending, &ui, (look, area)));
+        assert!(plain.is_ascii(), "{plain}");
+        shown += &plain;
+        ui.press(Key::Esc, &sending);
+        sending.streams = (0..40).map(|n| (format!("stream {n}"), n)).collect();
+        ui.say("'fast' is not a rate: write 1000, 100kpps or 2Gbit/s".to_owned());
+        shown += &text(&draw_sender(&sending, &ui, (COLOUR, area)));
+        sending = Sending {
+            port: "null".to_owned(),
+            traffic: "a.pcap b.pcap".to_owned(),
+            is_replay: true,
+            ..Sending::default()
+        };
+        shown += &text(&draw_sender(&sending, &SenderUi::default(), (COLOUR, area)));
+        check(&format!("sender-{width}x{height}"), &shown);
+    }
 }
 
 const SIZES: [(u16, u16); 4] = [(60, 20), (80, 24), (120, 40), (200, 60)];

@@ -11,7 +11,7 @@ pub mod extcap;
 mod filter;
 pub mod firewall;
 pub mod format;
-mod generate;
+pub mod generate;
 mod geo;
 mod inside;
 mod measure;

@@ -7,8 +7,10 @@ use crate::numbers::grouped;
 use crate::outcome::{Outcome, answer, say, say_plain, stop_on_signals};
 use crate::outputs::Maker;
 use crate::port;
+use crate::script::{Running, Script};
 use crate::terminal;
 use crate::walls::Walls;
+use crate::watch::sending;
 use anyhow::{anyhow, bail};
 use serde_json::{Value, json};
 use std::io::{self, Read as _};
@@ -131,18 +133,37 @@ pub fn tell_lost(name: &Name, steering: Option<&Steering>) {
     }
 }
 
-/// Takes requests to a sender at its socket, if there is one.
+/// Front ends that steer a sender. If the value is dropped, they end.
+pub struct Fronts {
+    _server: Option<Server>,
+    _script: Option<Running>,
+    _screen: Option<sending::Running>,
+}
+
+/// Takes requests to a sender at its socket, if there is one, from its script and from its screen.
 pub fn serve_sender(
     bound: Option<Bound>,
+    (script, screen): (Option<Script>, Option<sending::Screen>),
     remote: steering::Remote,
-) -> anyhow::Result<Option<Server>> {
-    let Some(bound) = bound else { return Ok(None) };
-    let line = format!("control socket: {}", bound.path().display());
-    let server = bound.serve(socket::Settings::default(), move |request| {
-        remote.answer(&request)
-    })?;
-    say_plain(&line);
-    Ok(Some(server))
+) -> anyhow::Result<Fronts> {
+    let remote = Arc::new(remote);
+    let asked = Arc::clone(&remote);
+    let serve = |bound: Bound| -> anyhow::Result<Server> {
+        let line = format!("control socket: {}", bound.path().display());
+        let server = bound.serve(socket::Settings::default(), move |request| {
+            asked.answer(&request)
+        })?;
+        say_plain(&line);
+        Ok(server)
+    };
+    let server = bound.map(serve).transpose()?;
+    let drawn = Arc::clone(&remote);
+    let screen = screen.map(|screen| screen.start(drawn)).transpose()?;
+    Ok(Fronts {
+        _server: server,
+        _script: script.map(|script| script.start(remote)),
+        _screen: screen,
+    })
 }
 
 fn request(setting: &Setting) -> anyhow::Result<Value> {

@@ -60,6 +60,10 @@ const SLOW: f64 = 20_000.0;
 const LATE: Duration = Duration::from_secs(1);
 const LATE_AT_END: Duration = Duration::from_millis(10);
 
+/// Number of packets by which the size of a file is estimated, and least size for a line about it, bytes.
+const TRIED: u64 = 1000;
+const LARGE: u64 = 500_000_000;
+
 /// Runs the command.
 pub fn run(arguments: &GenerateArgs) -> anyhow::Result<Outcome> {
     if arguments.sink.utf8() == "profiles" {
@@ -127,7 +131,15 @@ pub fn run(arguments: &GenerateArgs) -> anyhow::Result<Outcome> {
     wanted.set_packets(limit.packets);
     receive::check(arguments, &mut wanted)?;
     if arguments.truth {
-        wanted.check_claims()?;
+        let remedy = match arguments.field.is_empty() && arguments.sizes.is_none() {
+            true => "",
+            false => {
+                ": an option changed it: leave --truth out, or put the change and its matches into a profile of your own"
+            }
+        };
+        wanted
+            .check_claims()
+            .map_err(|why| anyhow::anyhow!("--truth: {why}{remedy}"))?;
     }
     let interrupted = |packets: u64, done: &str| {
         let sink = arguments.sink.as_output();
@@ -191,7 +203,12 @@ pub fn run(arguments: &GenerateArgs) -> anyhow::Result<Outcome> {
     }
     let reserve = arguments.reserve.map_or(Reserve::Usual, Reserve::Bytes);
     let kind = (format, reserve, longest);
-    match write(maker.as_mut(), &arguments.sink, kind, &stop) {
+    match write(
+        (maker.as_mut(), limit.packets),
+        &arguments.sink,
+        kind,
+        &stop,
+    ) {
         Ok(packets) => {
             if packets < limit.packets && stop.load(Ordering::Relaxed) {
                 interrupted(packets, "written");
@@ -340,21 +357,23 @@ fn send(
             receiver,
             walls,
             (port, maker),
-            (sending.pace(), steered),
+            (sending.pace(), &steered),
             (stop, limit.time),
         )?;
-        let refused = sent.port.counts().refused();
+        let counts = sent.port.counts();
+        let fate = (counts.sent, counts.refused());
         let (outcome, _) = ended(arguments, vec![sent], &mut pace);
-        let told = received.tell(arguments.json, &maker.counts(), refused);
-        let is_done = told == Outcome::Done && outcome == Outcome::Done;
+        let told = received.tell(arguments.json, fate, &maker.counts());
+        let is_done = told == Outcome::Done && outcome == Outcome::Done && !steered.has_failed();
         return Ok((Outcome::of(is_done), false));
     }
     walls.raise(&[])?;
-    let _server = steered.serve(stop)?;
+    let fronts = steered.serve(stop, None)?;
     let mut pace = Pace::begin(stop, limit.time);
     let mut sender = Sender::new(&mut port, maker, &mut pace, sending.pace());
     sender.steering = steered.steering();
     let done = sender.send();
+    drop(fronts);
     ctl::tell_lost(&arguments.sink, steered.steering());
     let sent = Sent {
         done,
@@ -363,7 +382,9 @@ fn send(
         made: maker.made,
         late: pace.late(),
     };
-    Ok(ended(arguments, vec![sent], &mut pace))
+    let (outcome, whole) = ended(arguments, vec![sent], &mut pace);
+    let is_done = outcome == Outcome::Done && !steered.has_failed();
+    Ok((Outcome::of(is_done), whole))
 }
 
 /// Sends the packets by several workers.
@@ -581,9 +602,20 @@ fn write_table(lines: impl Iterator<Item = String>, path: &Path) -> io::Result<(
     file.flush()
 }
 
+/// Says before most of a large file is written how large it becomes.
+fn tell_size(sink: &Name, all: u64, bytes: u64) {
+    if bytes >= LARGE && !sink.is_dash() {
+        say_plain(&format!(
+            "{sink}: {}, some {}; --packets N makes fewer",
+            packets(all),
+            crate::numbers::bytes(bytes)
+        ));
+    }
+}
+
 /// Writes the packets until `stop` is set, and returns their number. Without a maker the file has no packets.
 fn write(
-    mut maker: Option<&mut Maker>,
+    (mut maker, all): (Option<&mut Maker>, u64),
     sink: &Name,
     (format, reserve, longest): (Format, Reserve, usize),
     stop: &AtomicBool,
@@ -609,6 +641,7 @@ fn write(
     };
     let interface = Interface::plain(LinkType::ETHERNET, longest as u32, resolution);
     let id = output.interface(&interface)?;
+    let (mut packets, mut written) = (0, 0);
     while !stop.load(Ordering::Relaxed)
         && let Some((time_ns, data)) = maker.as_mut().and_then(|maker| maker.next())
     {
@@ -621,6 +654,10 @@ fn write(
                 interface: 0,
             },
         )?;
+        (packets, written) = (packets + 1, written + data.len() as u64);
+        if packets == TRIED {
+            tell_size(sink, all, written / TRIED * all);
+        }
     }
     output.finish()
 }

@@ -29,6 +29,7 @@ mod rate;
 mod receive;
 mod record;
 mod replay;
+mod script;
 mod show;
 mod sources;
 mod summary;

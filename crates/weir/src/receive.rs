@@ -21,7 +21,7 @@ use weir_engine::pairing::{PairSink, Pairs, Report, Spread, is_quiet};
 use weir_engine::run::{Ended, Run, Setup};
 use weir_engine::session::Session;
 use weir_io::network::Network;
-use weir_messages::captures::interface;
+use weir_messages::captures::{WAITS, interface};
 use weir_messages::refusals::Terms;
 
 /// Time without a packet after which the capture ends.
@@ -82,7 +82,12 @@ impl Receiver {
             },
             ..CaptureRequest::default()
         };
-        for line in capture::open(&mut session, &request, &stop)? {
+        // A receiver does not wait for its interface.
+        let refused = |error: anyhow::Error| {
+            let words = error.to_string();
+            anyhow!("--receive {}", words.trim_end_matches(WAITS))
+        };
+        for line in capture::open(&mut session, &request, &stop).map_err(refused)? {
             say_plain(&line);
         }
         Ok(Self {
@@ -237,18 +242,14 @@ pub struct Received {
 }
 
 impl Received {
-    /// Prints it, for packets that left in these numbers by stream.
-    pub fn tell(&self, is_json: bool, sent: &[u64], refused: u64) -> Outcome {
-        let refused = ("port refused".to_owned(), refused);
-        let counted: Vec<(String, u64)> = std::iter::once(refused)
-            .chain(self.counted.clone())
-            .collect();
+    /// Prints it, for packets that left, packets that the port refused, and the packets of each stream that were handed to it.
+    pub fn tell(&self, is_json: bool, (left, refused): (u64, u64), streams: &[u64]) -> Outcome {
         let text = match is_json {
             true => format!(
                 "{}\n",
-                terminal::json("received", &self.object(sent, &counted))
+                terminal::json("received", &self.object((left, refused), streams))
             ),
-            false => self.text(sent, &counted),
+            false => self.text(left, refused),
         };
         match answer(&text) {
             Outcome::Done if !self.has_failed => Outcome::Done,
@@ -256,19 +257,26 @@ impl Received {
         }
     }
 
-    fn text(&self, sent: &[u64], counted: &[(String, u64)]) -> String {
-        let (all, sum) = (self.report.all(), sent.iter().sum::<u64>());
-        let lost = sum.saturating_sub(all.received + all.too_late);
+    fn text(&self, left: u64, refused: u64) -> String {
+        let all = self.report.all();
+        let lost = left.saturating_sub(all.received + all.too_late);
         let mut text = format!(
             "{} sent, {} received, {} lost ({}), {} duplicated, {} reordered\n",
-            grouped(sum),
+            grouped(left),
             grouped(all.received),
             grouped(lost),
-            percent(lost, sum),
+            percent(lost, left),
             grouped(all.duplicated),
             grouped(all.reordered)
         );
-        let seen: Vec<String> = counted
+        if refused > 0 {
+            text += &format!(
+                "{} more did not leave: the port refused them\n",
+                grouped(refused)
+            );
+        }
+        let seen: Vec<String> = self
+            .counted
             .iter()
             .filter(|row| row.1 > 0)
             .map(|(name, count)| format!("{} by {name}", grouped(*count)))
@@ -324,8 +332,8 @@ impl Received {
         text
     }
 
-    fn object(&self, sent: &[u64], counted: &[(String, u64)]) -> Value {
-        let streams = self.streams.iter().zip(&self.report.streams).zip(sent);
+    fn object(&self, (left, refused): (u64, u64), handed: &[u64]) -> Value {
+        let streams = self.streams.iter().zip(&self.report.streams).zip(handed);
         let streams: Vec<Value> = streams
             .map(|((name, counts), &sent)| {
                 json!({
@@ -335,15 +343,17 @@ impl Received {
                 })
             })
             .collect();
-        let counters: serde_json::Map<String, Value> = counted
+        let counters: serde_json::Map<String, Value> = self
+            .counted
             .iter()
             .map(|(name, count)| (name.replace(' ', "_"), (*count).into()))
             .collect();
-        let (all, sum) = (self.report.all(), sent.iter().sum::<u64>());
+        let all = self.report.all();
         json!({
-            "sent": sum,
+            "sent": left,
+            "refused": refused,
             "received": all.received,
-            "lost": sum.saturating_sub(all.received + all.too_late),
+            "lost": left.saturating_sub(all.received + all.too_late),
             "duplicated": all.duplicated,
             "reordered": all.reordered,
             "too_late": all.too_late,

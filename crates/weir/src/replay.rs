@@ -9,12 +9,14 @@ use crate::port;
 use crate::query::say_nothing_then;
 use crate::rate::share_of_link;
 use crate::receive::{self, QUIET, Receiver, wait_for_the_last};
+use crate::script::Script;
 use crate::show::Show;
 use crate::sources::{self, Takes};
 use crate::summary::Ending;
 use crate::terminal;
 use crate::times::Clock;
 use crate::walls::Walls;
+use crate::watch::sending::Screen;
 use anyhow::{anyhow, bail};
 use serde_json::{Value, json};
 use std::path::Path;
@@ -67,9 +69,16 @@ pub fn run(arguments: ReplayArgs) -> anyhow::Result<Outcome> {
         return Ok(Outcome::Failed);
     }
     let walls = Walls::of_replay(&arguments, &session, &ports)?;
-    let control = arguments.steer.control.as_ref();
-    let bound = ctl::bind(control, &walls)?;
-    let steering = control.map(|_| Arc::<Steering>::default());
+    let steer = &arguments.steer;
+    let script = steer.script.as_ref().map(Script::read).transpose()?;
+    let bound = ctl::bind(steer.control.as_ref(), &walls)?;
+    let steering = steer.named().map(|_| Arc::<Steering>::default());
+    let screen = steer.watch.then(|| {
+        let sources: Vec<String> = arguments.sources.iter().map(Name::text).collect();
+        let names = ("weir replay", ports[0].text(), sources.join(" "));
+        Screen::new(names, arguments.sources.iter().any(Name::is_dash))
+    });
+    let screen = screen.transpose()?;
     let shift = Arc::new(AtomicU16::new(0));
     let mut settings = Settings {
         rate,
@@ -124,6 +133,8 @@ pub fn run(arguments: ReplayArgs) -> anyhow::Result<Outcome> {
         rate: Box::new(move |text| ctl::read_rate(text, link, true)),
         traffic: None,
         making: Mutex::default(),
+        pairs: receiver.as_ref().map(Receiver::pairs),
+        streams: Vec::new(),
     });
     let course = sink.course();
     let target: Target = (ports[0].text(), Some(Box::new(sink)));
@@ -141,10 +152,11 @@ pub fn run(arguments: ReplayArgs) -> anyhow::Result<Outcome> {
     });
     // The time of the replay says more than the part of the file that is read ahead.
     let mut show = Show::new(true, false, 1, false);
-    let mut server = None;
+    let mut fronts = None;
+    let fronts_of = (script.clone(), screen);
     let begin = || {
         if let Some(remote) = remote {
-            server = ctl::serve_sender(bound, remote)?;
+            fronts = Some(ctl::serve_sender(bound, fronts_of, remote)?);
         }
         Ok(())
     };
@@ -177,7 +189,7 @@ pub fn run(arguments: ReplayArgs) -> anyhow::Result<Outcome> {
             (ended, outputs, Some(received))
         }
     };
-    drop(server);
+    drop(fronts);
     ctl::tell_lost(&ports[0], steering.as_deref());
     show.outputs(&outputs, &ended);
     if let Some(query) = &session.query {
@@ -188,9 +200,12 @@ pub fn run(arguments: ReplayArgs) -> anyhow::Result<Outcome> {
     let refused = outputs.counts().map(|counts| counts.lost()).sum();
     let done = finish(&arguments, &mut show, &ended, &(report.clone(), refused));
     let told = received.map_or(Outcome::Done, |received| {
-        received.tell(arguments.json, &[sent(&report).0], refused)
+        received.tell(arguments.json, (sent(&report).0, refused), &[])
     });
-    Ok(Outcome::of(done == Outcome::Done && told == Outcome::Done))
+    let has_failed = script.is_some_and(|script| script.has_failed());
+    Ok(Outcome::of(
+        done == Outcome::Done && told == Outcome::Done && !has_failed,
+    ))
 }
 
 /// A replay that begins.

@@ -10,6 +10,7 @@ mod messages;
 mod panics;
 mod past;
 mod save;
+pub mod sending;
 mod serve;
 mod session;
 mod settings;
@@ -55,7 +56,9 @@ const ROWS: usize = 100;
 
 /// Runs the command.
 pub fn run(mut arguments: WatchArgs) -> anyhow::Result<Outcome> {
-    let keyboard = terminal(arguments.sources.iter().any(Name::is_dash))?;
+    let instead = "weir measure prints the same figures as lines, weir measure --json for programs";
+    let reads_stdin = arguments.sources.iter().any(Name::is_dash);
+    let keyboard = terminal(("weir watch", instead), reads_stdin)?;
     if let Some(socket) = &arguments.attach {
         return attach(socket, &arguments, keyboard);
     }
@@ -121,15 +124,14 @@ fn attach(socket: &Name, arguments: &WatchArgs, keyboard: File) -> anyhow::Resul
 
 /// The terminal that gives the keys: standard input, or the terminal of the session if standard input is a pipe, which may be a source.
 /// Refuses to run where no screen can be drawn.
-fn terminal(reads_stdin: bool) -> anyhow::Result<File> {
-    let instead = "weir measure prints the same figures as lines, weir measure --json for programs";
-    let none = || anyhow!("weir watch draws on a terminal, and this is none: {instead}");
+fn terminal((command, instead): (&str, &str), reads_stdin: bool) -> anyhow::Result<File> {
+    let none = || anyhow!("{command} draws on a terminal, and this is none: {instead}");
     if !io::stdout().is_terminal() {
         return Err(none());
     }
     let kind = std::env::var("TERM").unwrap_or_default();
     if kind.is_empty() || kind == "dumb" {
-        bail!("TERM={kind}: weir watch needs a terminal that can move its cursor: {instead}");
+        bail!("TERM={kind}: {command} needs a terminal that can move its cursor: {instead}");
     }
     let stdin = io::stdin();
     if !stdin.is_terminal() {
@@ -184,7 +186,7 @@ fn measured(arguments: WatchArgs, watch: &Watch) -> MeasureArgs {
         link: arguments.link,
         local: arguments.local,
         // A recorder hands on what comes.
-        follow: arguments.follow && !watch.past.directory().is_some(),
+        follow: arguments.follow && watch.past.directory().is_none(),
         live: arguments.live,
         workers: arguments.workers,
         viewers: arguments.viewers,

@@ -1,7 +1,7 @@
 //! What a user can type after `weir ctl`, and the flag of the runs that it changes.
 
 use super::replay::speed;
-use super::{SketchArg, TUNING, rate};
+use super::{ANSWER, SketchArg, TUNING, rate};
 use crate::numbers::parse_size;
 use clap::{Args, Subcommand};
 use weir_engine::name::Name;
@@ -50,6 +50,31 @@ pub struct SteerArgs {
     /// weir ctl --control PATH stops and starts the sender, sets its rate, and of generated streams the sizes and fields.
     #[arg(hide_short_help = true, help_heading = TUNING, long, value_name = "PATH")]
     pub control: Option<Name>,
+    /// Show the sender on the whole screen; keys change it.
+    ///
+    /// Rates asked and reached, streams, and what is missed. + and - change the rate, r, s and f set rate, sizes and fields, space stops and
+    /// starts, q ends.
+    #[arg(help_heading = ANSWER, long, conflicts_with = "json")]
+    pub watch: bool,
+    /// Run a Lua 5.4 program that steers the sender.
+    ///
+    /// It reads counters and gives the orders of weir ctl: weir.status(), weir.set("rate", "2kpps"), weir.sleep(1), weir.stop(),
+    /// weir.finish(). It sees no packet, no file and no other program.
+    #[arg(hide_short_help = true, help_heading = TUNING, long, value_name = "FILE")]
+    pub script: Option<Name>,
+}
+
+impl SteerArgs {
+    /// The first flag that steers the sender, with its value.
+    pub fn named(&self) -> Option<String> {
+        let control = self
+            .control
+            .as_ref()
+            .map(|path| format!("--control {path}"));
+        let script = self.script.as_ref().map(|path| format!("--script {path}"));
+        let watch = self.watch.then(|| "--watch".to_owned());
+        control.or(script).or(watch)
+    }
 }
 
 /// `weir ctl`

@@ -59,7 +59,7 @@ pub struct SearchGoal {
 }
 
 /// Reads a goal: the name of one, and other values. **Errors**: what would be right.
-fn search_goal(text: &str) -> Result<SearchGoal, String> {
+pub fn search_goal(text: &str) -> Result<SearchGoal, String> {
     let mut words = text.split(',');
     let mut goal = match words.next().unwrap_or_default() {
         "rfc2544" | "rfc8219" => Goal::THROUGHPUT,
@@ -237,7 +237,7 @@ pub struct GenerateArgs {
     /// By RFC 9971, up to the packets/s of --rate: rfc2544 (or rfc8219: no loss in 60 s), ndr, pdr (no loss, or 0.5%, in half of 21 s), and
     /// others as ndr,loss=1%,exceed=10%; width=2%, initial=1s, final=10s and sum=60s are further values. --duration bounds the time of all
     /// trials; --search may be given several times [default: rfc2544].
-    #[arg(help_heading = ANSWER, long, value_name = "GOAL", value_parser = search_goal, num_args = 0..=1, default_missing_value = "rfc2544", requires = "receive", conflicts_with_all = ["packets", "forever", "control", "strict"])]
+    #[arg(help_heading = ANSWER, long, value_name = "GOAL", value_parser = search_goal, num_args = 0..=1, default_missing_value = "rfc2544", requires = "receive", conflicts_with_all = ["packets", "forever", "control", "script", "watch", "strict"])]
     pub search: Vec<SearchGoal>,
     /// Print the fate of the packets as JSON
     #[arg(help_heading = ANSWER, long, requires = "receive")]

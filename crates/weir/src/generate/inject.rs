@@ -60,10 +60,8 @@ pub fn run(
             "{name} repeats one frame without --profile: --gaps and --workers are for other packets"
         );
     }
-    if let Some(path) = &arguments.steer.control {
-        bail!(
-            "--control {path}: {name} repeats one frame: add --profile 64, whose packets can be changed"
-        );
+    if let Some(flag) = arguments.steer.named() {
+        bail!("{flag}: {name} repeats one frame: add --profile 64, whose packets can be changed");
     }
     let flows = arguments.flows.unwrap_or(FLOWS);
     let Some(flows) = u32::try_from(flows).ok().filter(|&flows| flows > 0) else {

@@ -42,7 +42,7 @@ pub fn exchange(
     receiver: Receiver,
     walls: &Walls,
     (mut port, maker): (Port, &mut Maker),
-    (rate, steered): ((Option<Rate>, bool), Steered),
+    (rate, steered): ((Option<Rate>, bool), &Steered),
     (halt, end): (&Arc<AtomicBool>, Option<Duration>),
 ) -> anyhow::Result<(Sent, Received, Pace)> {
     let sender_port = &mut port;
@@ -55,7 +55,8 @@ pub fn exchange(
         wait_for_the_last(pairs, halt, QUIET);
         (done, maker.made, pace)
     };
-    let begin = || steered.serve(halt);
+    let pairs = receiver.pairs();
+    let begin = || steered.serve(halt, Some(pairs));
     let ((done, made, pace), received) = receiver.meanwhile(walls, begin, send)?;
     ctl::tell_lost(&port.name().clone(), steered.steering());
     let sent = Sent {

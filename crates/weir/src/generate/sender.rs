@@ -298,6 +298,7 @@ impl<'a> Sender<'a> {
             rate: self.rate,
             late: self.pace.late(),
             is_stopped: self.stopped.is_some(),
+            streams: self.maker.counts(),
         }
     }
 }

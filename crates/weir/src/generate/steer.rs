@@ -1,12 +1,16 @@
-//! `--control`: orders of `weir ctl` to a sender.
+//! `--control` and `--script`: orders of `weir ctl` and of a program to a sender.
 
 use super::maker::{Changeable, Wanted};
 use crate::cli::GenerateArgs;
-use crate::{ctl, port, rate, walls::Walls};
+use crate::ctl::{self, Fronts};
+use crate::script::Script;
+use crate::watch::sending::Screen;
+use crate::{port, rate, walls::Walls};
 use anyhow::bail;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
-use weir_engine::socket::{Bound, Server};
+use weir_engine::pairing::Pairs;
+use weir_engine::socket::Bound;
 use weir_engine::steering::{MakeTraffic, ReadRate, Remote, Steering};
 
 /// Orders to a sender, if it takes any.
@@ -14,6 +18,9 @@ pub struct Steered(Option<Parts>);
 
 struct Parts {
     bound: Mutex<Option<Bound>>,
+    script: Option<Script>,
+    screen: Mutex<Option<Screen>>,
+    streams: Vec<String>,
     steering: Arc<Steering>,
     /// Speed of the link, bit/s.
     link: Option<f64>,
@@ -23,21 +30,36 @@ struct Parts {
 impl Steered {
     /// Makes the control socket, if there is to be one. **Errors**: a sink or options for which there is none.
     pub fn new(arguments: &GenerateArgs, wanted: &Wanted, walls: &Walls) -> anyhow::Result<Self> {
-        let Some(path) = &arguments.steer.control else {
+        let steer = &arguments.steer;
+        let Some(flag) = steer.named() else {
             return Ok(Self(None));
         };
         if !port::is_port(&arguments.sink) {
-            bail!("--control {path}: a file is written at once: name a port that sends");
+            bail!("{flag}: a file is written at once: name a port that sends");
         }
         if arguments.workers > 1 {
-            bail!("--control {path}: one sender takes orders: leave --workers out");
+            bail!("{flag}: one sender takes orders: leave --workers out");
         }
-        Ok(Self(ctl::bind(Some(path), walls)?.map(|bound| Parts {
-            bound: Mutex::new(Some(bound)),
+        let traffic = arguments.profile.as_deref().unwrap_or("default");
+        let screen = steer.watch.then(|| {
+            let names = ("weir generate", arguments.sink.text(), traffic.to_owned());
+            Screen::new(names, false)
+        });
+        Ok(Self(Some(Parts {
+            script: steer.script.as_ref().map(Script::read).transpose()?,
+            screen: Mutex::new(screen.transpose()?),
+            streams: wanted.stream_names(),
+            bound: Mutex::new(ctl::bind(steer.control.as_ref(), walls)?),
             steering: Arc::default(),
             link: rate::share_of_link(&arguments.sink, 1.0).ok(),
             traffic: Arc::new(Mutex::new(Changeable::new(wanted, arguments.truth))),
         })))
+    }
+
+    /// Whether the script had an error.
+    pub fn has_failed(&self) -> bool {
+        let script = self.0.as_ref().and_then(|parts| parts.script.as_ref());
+        script.is_some_and(Script::has_failed)
     }
 
     /// The orders.
@@ -45,27 +67,35 @@ impl Steered {
         self.0.as_ref().map(|parts| &*parts.steering)
     }
 
-    /// Takes requests until the server is dropped.
-    pub fn serve(&self, stop: &Arc<AtomicBool>) -> anyhow::Result<Option<Server>> {
+    /// Takes orders until the value is dropped. `pairs` has the packets that arrive at the other end.
+    pub fn serve(
+        &self,
+        stop: &Arc<AtomicBool>,
+        pairs: Option<Arc<Mutex<Pairs>>>,
+    ) -> anyhow::Result<Option<Fronts>> {
         let Some(parts) = &self.0 else {
             return Ok(None);
         };
-        let bound = parts.bound.lock().unwrap_or_else(PoisonError::into_inner);
+        fn taken<T>(place: &Mutex<Option<T>>) -> Option<T> {
+            let mut place = place.lock().unwrap_or_else(PoisonError::into_inner);
+            place.take()
+        }
         let (link, traffic) = (parts.link, Arc::clone(&parts.traffic));
         let read: ReadRate = Box::new(move |text| ctl::read_rate(text, link, false));
         let make: MakeTraffic = Box::new(move |what, value| {
             let mut wanted = traffic.lock().unwrap_or_else(PoisonError::into_inner);
             wanted.with(what, value)
         });
-        ctl::serve_sender(
-            { bound }.take(),
-            Remote {
-                steering: Arc::clone(&parts.steering),
-                stop: Arc::clone(stop),
-                rate: read,
-                traffic: Some(make),
-                making: Mutex::default(),
-            },
-        )
+        let remote = Remote {
+            steering: Arc::clone(&parts.steering),
+            stop: Arc::clone(stop),
+            rate: read,
+            traffic: Some(make),
+            making: Mutex::default(),
+            pairs,
+            streams: parts.streams.clone(),
+        };
+        let (bound, screen) = (taken(&parts.bound), taken(&parts.screen));
+        ctl::serve_sender(bound, (parts.script.clone(), screen), remote).map(Some)
     }
 }

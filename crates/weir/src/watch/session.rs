@@ -36,7 +36,7 @@ use weir_screen::{
 use weir_view::{Ask, Snapshot};
 
 /// Time between two pictures without a key.
-const REFRESH: Duration = Duration::from_millis(500);
+pub(super) const REFRESH: Duration = Duration::from_millis(500);
 
 /// Time after which a lone escape is a key.
 const ESCAPE: Duration = Duration::from_millis(50);
@@ -159,7 +159,7 @@ pub fn start(
 }
 
 /// Ends the run when the screen ends, however it ends.
-struct Stops(Arc<AtomicBool>);
+pub(super) struct Stops(pub(super) Arc<AtomicBool>);
 
 impl Drop for Stops {
     fn drop(&mut self) {
@@ -212,7 +212,7 @@ impl Drop for Running {
 }
 
 /// The terminal while the screen is on it. Dropping it gives it back.
-struct Terminal {
+pub(super) struct Terminal {
     keyboard: File,
     raw: Raw,
     out: Writer<io::Stdout>,
@@ -221,7 +221,7 @@ struct Terminal {
 }
 
 impl Terminal {
-    fn take(keyboard: File, asks_background: bool) -> io::Result<Self> {
+    pub(super) fn take(keyboard: File, asks_background: bool) -> io::Result<Self> {
         let mut terminal = Self {
             raw: Raw::take(&keyboard, ansi::LEAVE.as_bytes())?,
             keyboard,
@@ -235,15 +235,57 @@ impl Terminal {
         Ok(terminal)
     }
 
-    fn area() -> Rect {
+    pub(super) fn area() -> Rect {
         let size = terminal_size::terminal_size_of(io::stdout());
         let (width, height) = size.map_or((80, 24), |(width, height)| (width.0, height.0));
         // A picture of a size that no screen has would take the memory of the host.
         Rect::new(0, 0, width.min(MOST.0), height.min(MOST.1))
     }
 
+    /// Draws all cells of the next picture.
+    pub(super) fn forget(&mut self) {
+        self.picture = None;
+    }
+
+    /// Stops with the process, and takes the terminal again when the process goes on.
+    pub(super) fn look_around(&mut self) -> io::Result<()> {
+        if terminal::is_stopping() {
+            self.suspend()?;
+        }
+        if terminal::is_continued() || !self.raw.is_applied() {
+            self.again()?;
+        }
+        Ok(())
+    }
+
+    /// Waits for keys, for `most` unless a sequence has begun; `None` if the terminal is closed.
+    pub(super) fn pressed(
+        &mut self,
+        keys: &mut Keys,
+        most: Duration,
+    ) -> io::Result<Option<Vec<Key>>> {
+        let most = match keys.is_pending() {
+            true if keys.is_escape() => ESCAPE,
+            true => REST,
+            false => most,
+        };
+        Ok(match terminal::wait(&self.keyboard, most)? {
+            Waited::Over if keys.is_pending() => Some(keys.end().into_iter().collect()),
+            Waited::Over => Some(Vec::new()),
+            Waited::Ready => {
+                let mut bytes = [0; 256];
+                match self.keyboard.read(&mut bytes) {
+                    Ok(0) => None,
+                    Ok(count) => Some(keys.take(&bytes[..count])),
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => Some(Vec::new()),
+                    Err(_) => None,
+                }
+            }
+        })
+    }
+
     /// Shows a picture.
-    fn show(&mut self, picture: Buffer) -> io::Result<()> {
+    pub(super) fn show(&mut self, picture: Buffer) -> io::Result<()> {
         let known = self.picture.take().filter(|old| old.area == picture.area);
         let (begin, before) = match known {
             Some(before) => ("", before),
@@ -258,7 +300,7 @@ impl Terminal {
     }
 
     /// Gives the terminal back, stops the process, and takes the terminal again.
-    fn suspend(&mut self) -> io::Result<()> {
+    pub(super) fn suspend(&mut self) -> io::Result<()> {
         self.out.write_all(ansi::LEAVE.as_bytes())?;
         self.raw.restore();
         self.raw.suspend();
@@ -327,12 +369,7 @@ impl Session {
         let mut keys = Keys::default();
         let mut figures = Instant::now();
         while !self.is_over() {
-            if terminal::is_stopping() {
-                terminal.suspend()?;
-            }
-            if terminal::is_continued() || !terminal.raw.is_applied() {
-                terminal.again()?;
-            }
+            terminal.look_around()?;
             let area = Terminal::area();
             let is_due = figures.elapsed() >= REFRESH || self.shown.is_none();
             if is_due {
@@ -346,24 +383,9 @@ impl Session {
                 Err(_) if self.is_over() => return Ok(()),
                 shown => shown?,
             }
-            let most = match keys.is_pending() {
-                true if keys.is_escape() => ESCAPE,
-                true => REST,
-                false => REFRESH.saturating_sub(figures.elapsed()),
-            };
-            let pressed = match terminal::wait(&terminal.keyboard, most)? {
-                Waited::Over if keys.is_pending() => keys.end().into_iter().collect(),
-                Waited::Over => Vec::new(),
-                Waited::Ready => {
-                    let mut bytes = [0; 256];
-                    match terminal.keyboard.read(&mut bytes) {
-                        // A closed terminal.
-                        Ok(0) => return Ok(()),
-                        Ok(count) => keys.take(&bytes[..count]),
-                        Err(error) if error.kind() == io::ErrorKind::Interrupted => Vec::new(),
-                        Err(_) => return Ok(()),
-                    }
-                }
+            let most = REFRESH.saturating_sub(figures.elapsed());
+            let Some(pressed) = terminal.pressed(&mut keys, most)? else {
+                return Ok(());
             };
             for key in pressed {
                 if let Key::Background { light } = key {
@@ -375,7 +397,7 @@ impl Session {
                 match effect {
                     Effect::Quit => return Ok(()),
                     Effect::Suspend => terminal.suspend()?,
-                    Effect::Redraw => terminal.picture = None,
+                    Effect::Redraw => terminal.forget(),
                     effect => self.act(effect),
                 }
                 // The next key is about the rows that this one leads to.

@@ -55,6 +55,7 @@ mod reserve;
 mod rotation;
 mod rules;
 mod schema;
+mod scripted;
 mod seen_names;
 mod sets;
 mod sinks;

@@ -6,7 +6,7 @@ use crate::support::*;
 use serde_json::Value;
 
 /// Takes frames from one interface to another. Of ten numbered frames, it loses one, doubles one, exchanges two, and delays all.
-const RELAY: &str = r#"
+pub const RELAY: &str = r#"
 import collections, socket, sys, time
 delay = float(sys.argv[1])
 faults = sys.argv[2] == "faults"
@@ -85,7 +85,7 @@ fn counts(answer: &Value) -> [u64; 5] {
 }
 
 /// Adds the cable behind the relay.
-fn add_end(net: &Net) {
+pub fn add_end(net: &Net) {
     let add = [
         "ip", "link", "add", "out", "type", "veth", "peer", "name", "end",
     ];

@@ -111,10 +111,15 @@ impl Drop for Terminal {
 
 /// A line of a shell: settings of the terminal before and after `weir watch`, its exit code, and its process in a file.
 pub fn line(temp: &Temp, arguments: &str) -> String {
+    line_of(temp, &format!("watch {arguments}"))
+}
+
+/// The same of another command.
+fn line_of(temp: &Temp, command: &str) -> String {
     let weir = env!("CARGO_BIN_EXE_weir");
     let [before, after, process] = ["before", "after", "process"].map(|name| temp.at(name));
     format!(
-        "trap : INT; stty -a >{before}; sh -c 'echo $$ >{process}; exec {weir} watch {arguments}'; echo code=$?; stty -a >{after}; echo over"
+        "trap : INT; stty -a >{before}; sh -c 'echo $$ >{process}; exec {weir} {command}'; echo code=$?; stty -a >{after}; echo over"
     )
 }
 
@@ -151,6 +156,51 @@ fn hostile(temp: &Temp) -> String {
     let name = "a\u{1b}]0;owned\u{7}\u{9b}31m.pcap";
     temp.file(name, &small_pcap(30));
     temp.at(name)
+}
+
+/// The far end counts what leaves, and so does the kernel.
+#[test]
+fn a_sender_is_shown_and_keys_change_it() {
+    let test = "a_sender_is_shown_and_keys_change_it";
+    if !can_make_terminals(test) {
+        return;
+    }
+    let Some(net) = Net::new(test) else { return };
+    let temp = Temp::new();
+    let command = "generate af_packet:near --profile 64 --rate 2kpps --forever --watch";
+    let mut terminal = Terminal::run(&line_of(&temp, command), |words| net.command("near", words));
+    terminal.until("2 000 packets/s");
+    terminal.until("sending");
+    terminal.press("rfast\r");
+    terminal.until("'fast' is not a rate");
+    terminal.press("r3kpps\r");
+    terminal.until("3 000 packets/s");
+    terminal.press("+");
+    terminal.until("3 300 packets/s");
+    terminal.press(" ");
+    terminal.until("stopped");
+    let sent = || {
+        let text = terminal.text();
+        let sent = text.lines().find_map(|it| it.strip_prefix(" sent"));
+        let number = sent.and_then(|it| it.split("packets").next());
+        number.map(|it| it.replace(' ', ""))
+    };
+    let arrived = || net.received("far", "far").to_string();
+    let is_right = || sent() == Some(arrived());
+    assert!(
+        wait::within(Duration::from_secs(20), is_right),
+        "{:?} {}",
+        sent(),
+        arrived()
+    );
+    terminal.press("q");
+    assert_given_back(&temp, &terminal, "q");
+    assert!(terminal.text().contains("code=0"), "{}", terminal.text());
+    assert!(
+        terminal.text().contains("interrupted"),
+        "{}",
+        terminal.text()
+    );
 }
 
 #[test]

@@ -1,0 +1,229 @@
+//! The screen of a sender: its keys give the orders of its control socket.
+
+use super::messages::Messages;
+use super::session::{REFRESH, Terminal};
+use super::settings::Settings;
+use super::{chosen_look, terminal};
+use crate::outcome::{io_words, show};
+use crate::terminal::printable;
+use anyhow::anyhow;
+use serde_json::{Value, json};
+use std::fs::File;
+use std::io::{self, IsTerminal as _};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{Builder, JoinHandle};
+use std::time::Instant;
+use weir_engine::socket::Reply;
+use weir_engine::steering::Remote;
+use weir_screen::sender::{Arrived, Effect, Moment, SenderUi, Sending, draw_sender};
+use weir_screen::{Key, Keys, Look};
+
+/// Most moments for the graph.
+const MOST: usize = 1200;
+
+/// A screen that is not drawn yet.
+pub struct Screen {
+    keyboard: File,
+    look: Look,
+    asks_background: bool,
+    sending: Sending,
+}
+
+impl Screen {
+    /// Takes the terminal for a sender. **Errors**: there is none.
+    pub fn new(
+        (command, port, traffic): (&str, String, String),
+        reads_stdin: bool,
+    ) -> anyhow::Result<Self> {
+        let instead = "weir ctl --control PATH status prints the same figures";
+        let settings = Settings::read()?;
+        let (look, asks_background) = chosen_look(&settings);
+        Ok(Self {
+            keyboard: terminal((&format!("{command} --watch"), instead), reads_stdin)?,
+            look,
+            asks_background,
+            sending: Sending {
+                port,
+                traffic,
+                is_replay: command == "weir replay",
+                ..Sending::default()
+            },
+        })
+    }
+
+    /// Begins to draw.
+    pub fn start(self, remote: Arc<Remote>) -> anyhow::Result<Running> {
+        let failed = |error: io::Error| anyhow!("the terminal: {}", io_words(&error));
+        let shares = io::stderr().is_terminal();
+        let messages = shares.then(Messages::take).transpose().map_err(failed)?;
+        let terminal = Terminal::take(self.keyboard, self.asks_background).map_err(failed)?;
+        let shared = Arc::new(Shared {
+            state: Mutex::new((self.sending, None)),
+            is_over: AtomicBool::new(false),
+            stop: Arc::clone(&remote.stop),
+            begun: Instant::now(),
+        });
+        let (ask, asked) = channel();
+        let asker = Arc::clone(&shared);
+        let asker = Builder::new()
+            .name("orders".to_owned())
+            .spawn(move || asker.ask(&remote, &asked));
+        let drawer = Arc::clone(&shared);
+        let look = self.look;
+        let drawer = Builder::new()
+            .name("screen".to_owned())
+            .spawn(move || drawer.draw(terminal, look, &ask));
+        Ok(Running {
+            shared,
+            asker: Some(asker.map_err(failed)?),
+            drawer: Some(drawer.map_err(failed)?),
+            messages,
+        })
+    }
+}
+
+/// State that the threads of a screen share.
+struct Shared {
+    /// The sender, and an answer to the user.
+    state: Mutex<(Sending, Option<String>)>,
+    is_over: AtomicBool,
+    /// Ends the sender once it is set.
+    stop: Arc<AtomicBool>,
+    begun: Instant,
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, (Sending, Option<String>)> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Gives orders, and asks for the counts twice a second. An order may wait for a port that takes nothing, and the keys do not.
+    fn ask(&self, remote: &Remote, orders: &Receiver<Value>) {
+        loop {
+            match remote.answer(&json!({ "request": "status" })) {
+                Reply::Done(status) => {
+                    let at_s = self.begun.elapsed().as_secs_f64();
+                    note(&mut self.state().0, &status, at_s);
+                }
+                Reply::Refused(_) if remote.steering.is_over() => {}
+                Reply::Refused(why) => self.state().1 = Some(why),
+                _ => {}
+            }
+            match orders.recv_timeout(REFRESH) {
+                Ok(order) => {
+                    if let Reply::Refused(why) = remote.answer(&order) {
+                        self.state().1 = Some(why);
+                    }
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return,
+            }
+        }
+    }
+
+    /// Draws until the sender or the user ends it.
+    fn draw(&self, mut terminal: Terminal, mut look: Look, ask: &Sender<Value>) -> io::Result<()> {
+        // However the screen ends, the sender does not go on unseen.
+        let _stops = super::session::Stops(Arc::clone(&self.stop));
+        let (mut keys, mut ui) = (Keys::default(), SenderUi::default());
+        while !self.is_over.load(Ordering::Relaxed) && !self.stop.load(Ordering::Relaxed) {
+            terminal.look_around()?;
+            let sending = {
+                let mut state = self.state();
+                if let Some(answer) = state.1.take() {
+                    ui.say(answer);
+                }
+                state.0.clone()
+            };
+            let picture = draw_sender(&sending, &ui, (look, Terminal::area()));
+            match terminal.show(picture) {
+                Err(error) if error.kind() == io::ErrorKind::TimedOut => return Ok(()),
+                shown => shown?,
+            }
+            let Some(pressed) = terminal.pressed(&mut keys, REFRESH / 4)? else {
+                return Ok(());
+            };
+            for key in pressed {
+                if let Key::Background { light } = key {
+                    look.light = light;
+                }
+                let order = match ui.press(key, &sending) {
+                    Effect::None => continue,
+                    Effect::End => return Ok(()),
+                    Effect::Suspend => {
+                        terminal.suspend()?;
+                        continue;
+                    }
+                    Effect::Redraw => {
+                        terminal.forget();
+                        continue;
+                    }
+                    Effect::Stop => json!({ "request": "stop" }),
+                    Effect::Start => json!({ "request": "start" }),
+                    Effect::Set("speed", text) => match text.trim_end_matches('x').parse::<f64>() {
+                        Ok(times) => json!({ "request": "set", "what": "speed", "value": times }),
+                        Err(_) => {
+                            ui.say(format!("'{text}' is not a speed: write 2 or 0.5"));
+                            continue;
+                        }
+                    },
+                    Effect::Set(what, text) => {
+                        json!({ "request": "set", "what": what, "value": text })
+                    }
+                };
+                let _ = ask.send(order);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Takes the counts of an answer, `at_s` after the begin.
+fn note(sending: &mut Sending, status: &Value, at_s: f64) {
+    let number = |name: &str| status[name].as_u64().unwrap_or_default();
+    sending.rate = status["rate"].as_str().map(str::to_owned);
+    sending.refused = number("refused");
+    sending.late_ns = number("late_ns");
+    sending.is_stopped = status["stopped"].as_bool().unwrap_or_default();
+    sending.arrived = status.get("received").map(|_| Arrived {
+        received: number("received"),
+        duplicated: number("duplicated"),
+        reordered: number("reordered"),
+    });
+    let streams = status["streams"].as_array().into_iter().flatten();
+    sending.streams = streams
+        .filter_map(|it| Some((it["name"].as_str()?.to_owned(), it["sent"].as_u64()?)))
+        .collect();
+    if sending.past.len() >= MOST {
+        sending.past.remove(0);
+    }
+    sending.past.push(Moment {
+        at_s,
+        sent: number("sent"),
+        bytes: number("bytes"),
+    });
+}
+
+/// A screen that is drawn. If the value is dropped, the terminal is as before, and shows the messages of the meantime.
+pub struct Running {
+    shared: Arc<Shared>,
+    asker: Option<JoinHandle<()>>,
+    drawer: Option<JoinHandle<io::Result<()>>>,
+    messages: Option<Messages>,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.shared.is_over.store(true, Ordering::Relaxed);
+        let drawn = self.drawer.take().map(JoinHandle::join);
+        let _ = self.asker.take().map(JoinHandle::join);
+        for line in self.messages.iter_mut().flat_map(Messages::end) {
+            show(&format!("{}\n", printable(&line)));
+        }
+        if let Some(Ok(Err(error))) = drawn {
+            crate::outcome::say(&format!("the terminal: {}", io_words(&error)));
+        }
+    }
+}
