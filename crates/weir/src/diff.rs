@@ -18,6 +18,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use weir_engine::event::Event;
 use weir_engine::name::Name;
 use weir_engine::records::{self, Query, Selection as Recorded};
 use weir_engine::run::{Ended, Run, Setup};
@@ -340,10 +341,14 @@ impl Command<'_> {
         session
             .begin(&mut run, &mut |event| show.event(event))
             .map_err(refused)?;
-        session
-            .read(&mut run, &mut |event| show.event(event))
-            .map_err(refused)?;
-        let (ended, outputs) = run.finish(&mut |event| show.event(event));
+        // The line of `nothing_then_line` also has the times of the sources.
+        let mut on = |event: Event<'_>| {
+            if !matches!(event, Event::NothingThen { .. }) {
+                show.event(event);
+            }
+        };
+        session.read(&mut run, &mut on).map_err(refused)?;
+        let (ended, outputs) = run.finish(&mut on);
         show.progress.clear();
         if let Some(failure) = &ended.failure {
             show.fault(failure.to_string());

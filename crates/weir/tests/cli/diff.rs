@@ -309,6 +309,7 @@ fn a_side_without_packets_is_told() {
         "{}",
         done.err
     );
+    assert_eq!(done.err.lines().count(), 1, "{}", done.err);
     let text = done.text();
     assert!(
         text.starts_with("before  ") && text.contains("  no packet  loss not recorded\nafter "),
