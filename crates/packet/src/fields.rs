@@ -186,6 +186,10 @@ fields! {
     "icmp_code" "" 9 "icmp.code" "code of an ICMP or ICMPv6 message"
         |packet| number(packet.icmp_byte(1));
 
+    "src_name" "" 30 "" "latest name of the source in the packets so far: of DNS answers and TLS connections"
+        |packet| packet.names[0].map(Value::Text);
+    "dst_name" "" 30 "" "name of the destination in the same packets"
+        |packet| packet.names[1].map(Value::Text);
     "src_asn" "" 10 "" "number of the autonomous system of the source, from --geo"
         |packet| number(packet.places[0].asn);
     "dst_asn" "" 10 "" "number of the autonomous system of the destination"

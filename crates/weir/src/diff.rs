@@ -24,8 +24,11 @@ use weir_engine::records::{self, Query, Selection as Recorded};
 use weir_engine::run::{Ended, Run, Setup};
 use weir_engine::session::Session;
 use weir_engine::zone::Zone;
+use weir_measure::Geo;
 use weir_measure::names::Names;
 use weir_messages::captures::interface;
+use weir_messages::geo::{self, of_columns};
+use weir_messages::measured::columns::has_names;
 use weir_messages::measured::diff::{Diff, DiffOptions, Side, choose};
 use weir_messages::measurement::Options;
 use weir_messages::records::covered_ns;
@@ -80,6 +83,7 @@ pub fn run(mut arguments: DiffArgs) -> anyhow::Result<Outcome> {
         arguments: &arguments,
         settings,
         terms: options.terms(),
+        geo: options.geo.clone(),
         stop,
     };
     let outcome = command.compare((&sides, made), asked, &contents)?;
@@ -127,13 +131,19 @@ fn is_record(names: &[Name]) -> bool {
 }
 
 fn measurement(arguments: &DiffArgs) -> anyhow::Result<Options> {
+    let columns = arguments.format.columns.as_deref();
+    let geo = arguments.places.read(&arguments.key, columns, false)?;
+    for (column, kind) in of_columns(columns) {
+        geo::check(geo.as_deref(), &format!("--columns: {column}"), kind)?;
+    }
     Ok(Options {
         keys: arguments.key.clone(),
         by: arguments.by.figure(),
         rows: arguments.top,
         above: arguments.above,
         memory: arguments.memory,
-        geo: arguments.places.read(&arguments.key, None, false)?,
+        geo,
+        reads_names: columns.is_some_and(has_names),
         seed: arguments.seed,
         workers: arguments
             .workers
@@ -195,6 +205,8 @@ struct Command<'a> {
     arguments: &'a DiffArgs,
     settings: Settings,
     terms: Terms,
+    /// Databases of addresses.
+    geo: Option<Arc<Geo>>,
     stop: Arc<AtomicBool>,
 }
 
@@ -263,6 +275,7 @@ impl Command<'_> {
             before: side(0),
             after: side(1),
             names: names_of(&measured),
+            geo: self.geo.as_deref(),
         };
         Self::tell_order([&diff.before, &diff.after]);
         let form = self.arguments.format.form().unwrap_or(Form::Table);

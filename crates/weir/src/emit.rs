@@ -22,10 +22,11 @@ use weir_measure::Places;
 use weir_messages::measured::BEYOND;
 use weir_packet::LinkType;
 use weir_packet::fields::Packet;
-use weir_packet::flow::Tunnels;
+use weir_packet::flow::{Parser, Tunnels};
 use weir_packet::line::{Conversations, Style, write_line};
 use weir_packet::savefile::{Direction, Format, Layout, Record};
 use weir_packet::time::{Digits, Shape, Stamp, write_span};
+use weir_packet::transport::Transport;
 
 /// Settings for packets as text.
 #[derive(Debug)]
@@ -48,6 +49,8 @@ pub struct Text {
     pub columns: Option<Columns>,
     /// Places of addresses, for columns.
     pub places: Option<Places>,
+    /// Names of addresses in the packets so far, for columns.
+    pub seen: Option<weir_measure::names::Names>,
 }
 
 /// Time in front of a line.
@@ -169,6 +172,7 @@ impl Sink for Lines {
             inner,
             ref mut columns,
             ref mut places,
+            ref mut seen,
             ref mut zone,
             ..
         } = self.text;
@@ -194,6 +198,15 @@ impl Sink for Lines {
             packet.direction = direction.map(word);
             if let Some((places, flow)) = places.as_mut().zip(packet.key().copied()) {
                 packet.places = places.ends(&flow);
+            }
+            if let Some(seen) = seen {
+                let parser = Parser::inside(interface.link, inner);
+                let whole = parser.and_then(|parser| Transport::of(&parser, &record.frame).ok());
+                if let Some(whole) = whole {
+                    seen.see(&whole);
+                    let ends = [whole.key.source(), whole.key.destination()];
+                    packet.names = ends.map(|address| seen.of(address?));
+                }
             }
             columns.write(
                 &mut self.buffer,
@@ -290,10 +303,20 @@ impl Sink for Lines {
                 "relative sequence numbers began anew {places} times, because lines remember {most} TCP conversations (-S: absolute)"
             ))
         });
+        let names = self.text.seen.as_ref();
+        let nameless = names.filter(|names| names.lost() > 0).map(|names| {
+            let (times, most) = (grouped(names.lost()), grouped(names.len() as u64));
+            Note::Said(format!(
+                "addresses lost their names {times} times, because names of about {most} addresses are remembered"
+            ))
+        });
+        let unread = names.map_or(0, weir_measure::names::Names::unread);
+        let unread = (unread > 0).then(|| names::unread_note(unread));
+        let names = nameless.into_iter().chain(unread);
         SinkReport {
             taken: self.written,
             lost: self.lost.into_iter().collect(),
-            notes: clamped.into_iter().chain(evicted).collect(),
+            notes: clamped.into_iter().chain(evicted).chain(names).collect(),
             ..SinkReport::default()
         }
     }

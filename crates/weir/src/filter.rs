@@ -34,6 +34,8 @@ use weir_engine::sink::Sink;
 use weir_engine::socket::Bound;
 use weir_engine::zone::Zone;
 use weir_io::sys;
+use weir_measure::names::{MEMORY, Names};
+use weir_messages::measured::columns::has_names;
 use weir_messages::refusals::Terms;
 use weir_messages::rows::Form;
 use weir_packet::line::{Detail, Hex, Style};
@@ -499,6 +501,7 @@ fn lines(arguments: &FilterArgs) -> anyhow::Result<Option<Box<dyn Sink>>> {
         inner: arguments.inside.tunnels()?,
         columns: format.form().map(columns).transpose()?,
         places: arguments.places.places(format.columns.as_deref())?,
+        seen: has_names(format.columns.as_deref().unwrap_or_default()).then(|| Names::new(MEMORY)),
     };
     let flush_each = arguments.output.unbuffered || io::stdout().is_terminal();
     let lines = Lines::new(text, flush_each);

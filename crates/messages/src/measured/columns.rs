@@ -8,9 +8,12 @@ use crate::geo::kind_of_column;
 use crate::rows::{Form, RowWriter, heading};
 use crate::{Refusal, refusal, refuse};
 use serde_json::{Map, Value, json};
+use std::net::IpAddr;
 use weir_engine::keys::key_json;
+use weir_measure::names::Names;
 use weir_measure::{
-    Bound, BoundKind, By, KeyKind, Row, Sides, Spreader, Weigh, Window, bits_per_second, per_second,
+    Bound, BoundKind, By, Geo, KeyKind, Row, Sides, Spreader, Weigh, Window, bits_per_second,
+    per_second,
 };
 use weir_packet::flow::FlowKey;
 use weir_packet::suggestions::did_you_mean;
@@ -166,40 +169,11 @@ impl RowOf<'_> {
         self.window.span.or_else(times)
     }
 
-    /// Name of an end.
-    fn name(&self, end: usize) -> Cell {
-        let address = self.kind.addresses(self.key())[end];
-        let names = self.window.names;
-        let name = address.and_then(|address| names?.of(address));
-        name.map_or(Cell::None, |name| Cell::Key(name.into()))
-    }
-
-    /// Name of the address of the key; of two addresses, the name of the destination, or else of the source.
-    fn any_name(&self) -> Cell {
-        match self.name(1) {
-            Cell::None => self.name(0),
-            name => name,
-        }
-    }
-
-    /// A part of the place of an end: its country, for instance. `-` if no database has it.
-    fn place(&self, end: usize, part: &str) -> Cell {
-        let address = self.kind.addresses(self.key())[end];
-        let ends = address
-            .zip(self.answers.geo.as_deref())
-            .zip(kind_of_column(part));
-        let value = ends.and_then(|((address, geo), kind)| {
-            key_json(kind, &geo.key(kind, address), None).remove(part)
-        });
-        value.map_or(Cell::None, Cell::Key)
-    }
-
-    /// A part of the place of the address of the key; of two addresses, of the destination, or else of the source.
-    fn any_place(&self, part: &str) -> Cell {
-        match self.place(1, part) {
-            Cell::Key(Value::String(none)) if none == "-" => self.place(0, part),
-            Cell::None => self.place(0, part),
-            place => place,
+    fn ends(&self) -> Ends<'_> {
+        Ends {
+            addresses: self.kind.addresses(self.key()),
+            names: self.window.names,
+            geo: self.answers.geo.as_deref(),
         }
     }
 
@@ -207,6 +181,71 @@ impl RowOf<'_> {
         let row = self.spread().filter(|_| self.answers.by == by);
         row.map_or(Cell::None, |row| Cell::Count(row.elements))
     }
+}
+
+/// Addresses of a key, and everything that tells their names and places.
+pub(super) struct Ends<'a> {
+    pub addresses: [Option<IpAddr>; 2],
+    pub names: Option<&'a Names>,
+    pub geo: Option<&'a Geo>,
+}
+
+impl Ends<'_> {
+    /// Value of a column about an address: `src_name`, `dst_country`; of `name` and `country`, the value of the destination, or else of the
+    /// source.
+    pub fn cell(&self, column: &str) -> Cell {
+        let is_missing = |cell: &Cell| {
+            *cell == Cell::None || matches!(cell, Cell::Key(Value::String(none)) if none == "-")
+        };
+        match (column.strip_prefix("src_"), column.strip_prefix("dst_")) {
+            (Some(part), _) => self.of(0, part),
+            (_, Some(part)) => self.of(1, part),
+            _ => {
+                let cell = self.of(1, column);
+                let other = is_missing(&cell).then(|| self.of(0, column));
+                other.unwrap_or(cell)
+            }
+        }
+    }
+
+    /// Name of an end, or a part of its place: its country, for instance. `-` if no database has it.
+    fn of(&self, end: usize, part: &str) -> Cell {
+        let Some(address) = self.addresses[end] else {
+            return Cell::None;
+        };
+        let value = match kind_of_column(part) {
+            None => self
+                .names
+                .and_then(|names| names.of(address))
+                .map(Value::from),
+            Some(kind) => self
+                .geo
+                .and_then(|geo| key_json(kind, &geo.key(kind, address), None).remove(part)),
+        };
+        value.map_or(Cell::None, Cell::Key)
+    }
+}
+
+/// A column about addresses that are parts of keys and not the column itself: `src_name`, `dst_country`, or `country` with another key;
+/// `None` if no key has the address, or there is no such column.
+pub(super) fn beside(name: &str, keys: &[KeyKind]) -> Option<&'static str> {
+    let parts = KEY_COLUMNS.iter().map(|(name, _)| *name);
+    let parts = parts.filter(|name| *name == NAME || kind_of_column(name).is_some());
+    let mut all = parts.chain(of_addresses());
+    let name = all.find(|column| *column == name)?;
+    let has = |kind: &KeyKind| match (name.starts_with("src_"), name.starts_with("dst_")) {
+        (true, _) => kind.has_address()[0],
+        (_, true) => kind.has_address()[1],
+        _ => kind.has_address().contains(&true),
+    };
+    keys.iter().any(has).then_some(name)
+}
+
+/// Names of the columns about one of two addresses.
+pub(super) fn of_addresses() -> impl Iterator<Item = &'static str> + Clone {
+    let columns = COLUMNS.iter();
+    let columns = columns.filter(|column| column.fits == Fits::Address);
+    columns.map(|column| column.name)
 }
 
 /// A column of figures.
@@ -316,25 +355,25 @@ columns! {
     "refused" Elements Fits::Distinct, "elements that sent only TCP resets or ICMP errors back"
         |row| count(row.spread().and_then(|row| row.refused));
     "src_name" None Fits::Address, "name of the source or first end in the packets; -: none"
-        |row| row.name(0);
+        |row| row.ends().cell("src_name");
     "dst_name" None Fits::Address, "name of the destination or other end in the packets; -: none"
-        |row| row.name(1);
+        |row| row.ends().cell("dst_name");
     "src_asn" None Fits::Address, "number of the autonomous system of the source or first end (--geo); -: unknown"
-        |row| row.place(0, "asn");
+        |row| row.ends().cell("src_asn");
     "dst_asn" None Fits::Address, "number of the autonomous system of the destination or other end (--geo); -: unknown"
-        |row| row.place(1, "asn");
+        |row| row.ends().cell("dst_asn");
     "src_as_name" None Fits::Address, "name of the autonomous system of the source or first end (--geo); -: unknown"
-        |row| row.place(0, "as_name");
+        |row| row.ends().cell("src_as_name");
     "dst_as_name" None Fits::Address, "name of the autonomous system of the destination or other end (--geo); -: unknown"
-        |row| row.place(1, "as_name");
+        |row| row.ends().cell("dst_as_name");
     "src_country" None Fits::Address, "country of the source or first end (--geo); -: unknown"
-        |row| row.place(0, "country");
+        |row| row.ends().cell("src_country");
     "dst_country" None Fits::Address, "country of the destination or other end (--geo); -: unknown"
-        |row| row.place(1, "country");
+        |row| row.ends().cell("dst_country");
     "src_network" None Fits::Address, "network in the database of the source or first end (--geo); -: unknown"
-        |row| row.place(0, "network");
+        |row| row.ends().cell("src_network");
     "dst_network" None Fits::Address, "network in the database of the destination or other end (--geo); -: unknown"
-        |row| row.place(1, "network");
+        |row| row.ends().cell("dst_network");
     "bound" None Fits::All, "range of the true value of the figure that ranks"
         |row| match row.figures {
             Figures::Weighed(_) => bound(row.bound_of(row.answers.by.weigh().unwrap_or_default())),
@@ -488,8 +527,7 @@ impl Chosen {
             Source::Key(name) => match key_json(row.kind, row.key(), row.window.names).remove(name)
             {
                 Some(value) => Cell::Key(value),
-                None if name == NAME => row.any_name(),
-                None if kind_of_column(name).is_some() => row.any_place(name),
+                None if name == NAME || kind_of_column(name).is_some() => row.ends().cell(name),
                 None => Cell::None,
             },
             Source::Figure(column) => (column.of)(row),
@@ -564,7 +602,7 @@ pub fn choose(list: &str, keys: &[KeyKind], by: By) -> Result<Vec<Chosen>, Refus
     Ok(chosen)
 }
 
-fn no_key_has(name: &str, keys: &[KeyKind]) -> Refusal {
+pub(super) fn no_key_has(name: &str, keys: &[KeyKind]) -> Refusal {
     let keys: Vec<_> = keys.iter().map(ToString::to_string).collect();
     refusal!(
         "--columns: no row of --key {} has the column {name}: leave it out, or add a --key that has it",
@@ -574,12 +612,8 @@ fn no_key_has(name: &str, keys: &[KeyKind]) -> Refusal {
 
 fn named(name: &str, keys: &[KeyKind], by: By) -> Result<Chosen, Refusal> {
     if let Some((name, _)) = KEY_COLUMNS.iter().find(|(other, _)| *other == name) {
-        let has = |kind: &KeyKind| {
-            let is_of_address = *name == NAME || kind_of_column(name).is_some();
-            let is_beside = is_of_address && kind.has_address().contains(&true);
-            is_beside || key_names(*kind).contains(name)
-        };
-        if !keys.iter().any(has) {
+        let is_part = |kind: &KeyKind| key_names(*kind).contains(name);
+        if !keys.iter().any(is_part) && beside(name, keys).is_none() {
             return Err(no_key_has(name, keys));
         }
         return Ok(Chosen::key(name));
@@ -608,13 +642,10 @@ fn named(name: &str, keys: &[KeyKind], by: By) -> Result<Chosen, Refusal> {
             "--columns: no row of --by {by} has the column {name}: leave it out, or rank by another figure"
         );
     }
-    let end = match chosen.source {
-        Source::Figure(column) if column.fits == Fits::Address => {
-            Some(usize::from(name.starts_with("dst_")))
-        }
-        _ => None,
-    };
-    if end.is_some_and(|end| !keys.iter().any(|kind| kind.has_address()[end])) {
+    if let Source::Figure(column) = chosen.source
+        && column.fits == Fits::Address
+        && beside(name, keys).is_none()
+    {
         return Err(no_key_has(name, keys));
     }
     let fits = |kind: &KeyKind| match chosen.source {

@@ -1,6 +1,6 @@
 //! Answers about the difference of two measurements: tables of changes, and the totals of both sides.
 
-use super::columns::{Cell, KEY_COLUMNS, Unit, key_names};
+use super::columns::{self, Cell, Ends, KEY_COLUMNS, Unit, beside, key_names, no_key_has};
 use super::{estimate_json, kind_name, lacks, stamp};
 use crate::rows::{Form, RowWriter, heading};
 use crate::{Refusal, refusal, refuse};
@@ -10,8 +10,8 @@ use weir_engine::ledger::Ledger;
 use weir_engine::name::Name;
 use weir_measure::names::Names;
 use weir_measure::{
-    BoundKind, By, Comparison, Contrast, Estimate, KeyKind, Listed, Scale, State, Tally, Weigh,
-    compare,
+    BoundKind, By, Comparison, Contrast, Estimate, Geo, KeyKind, Listed, Scale, State, Tally,
+    Weigh, compare,
 };
 use weir_packet::suggestions::did_you_mean;
 use weir_pipeline::measuring::Finished;
@@ -129,6 +129,8 @@ pub struct Diff<'a> {
     pub after: Side<'a>,
     /// Names of addresses on both sides, of which later ones count, if a key needs them.
     pub names: Option<Names>,
+    /// Databases of addresses, for columns.
+    pub geo: Option<&'a Geo>,
 }
 
 impl Diff<'_> {
@@ -291,6 +293,16 @@ impl DiffRow<'_> {
         is_known.then(|| self.contrast.range(self.diff.scale()))
     }
 
+    /// Name or place of an address of the key.
+    fn beside(&self, column: &str) -> Cell {
+        let ends = Ends {
+            addresses: self.kind.addresses(&self.contrast.key),
+            names: self.diff.names.as_ref(),
+            geo: self.diff.geo,
+        };
+        ends.cell(column)
+    }
+
     fn counts(&self, of: fn(&Contrast) -> u64) -> Cell {
         match self.diff.options.by.is_distinct() {
             true => Cell::None,
@@ -374,6 +386,8 @@ columns! {
 pub enum Chosen {
     /// Part of a key.
     Key(&'static str),
+    /// Name or place of an address of the key, which is no part of the key.
+    Beside(&'static str),
     /// A figure.
     Figure(&'static DiffColumn),
 }
@@ -382,7 +396,7 @@ impl Chosen {
     /// Name of the column.
     pub fn name(&self) -> &'static str {
         match self {
-            Self::Key(name) => name,
+            Self::Key(name) | Self::Beside(name) => name,
             Self::Figure(column) => column.name,
         }
     }
@@ -390,7 +404,7 @@ impl Chosen {
     /// Unit of the column in an answer.
     pub fn unit(&self, diff: &Diff<'_>) -> Unit {
         match self {
-            Self::Key(_) => Unit::None,
+            Self::Key(_) | Self::Beside(_) => Unit::None,
             Self::Figure(column) => column.unit.unwrap_or_else(|| diff.unit().0),
         }
     }
@@ -401,8 +415,12 @@ impl Chosen {
             Self::Key(name) => {
                 let value =
                     key_json(row.kind, &row.contrast.key, row.diff.names.as_ref()).remove(*name);
-                value.map_or(Cell::None, Cell::Key)
+                match value {
+                    Some(value) => Cell::Key(value),
+                    None => row.beside(name),
+                }
             }
+            Self::Beside(name) => row.beside(name),
             Self::Figure(column) => (column.of)(row),
         }
     }
@@ -441,27 +459,22 @@ pub fn choose(list: &str, keys: &[KeyKind]) -> Result<Vec<Chosen>, Refusal> {
                 .find(|column| column.name == name)
         };
         let part = KEY_COLUMNS.iter().find(|(other, _)| *other == name);
-        chosen.push(match (part, figure()) {
-            (Some((name, _)), _) if keys.iter().any(|kind| key_names(*kind).contains(name)) => {
-                Chosen::Key(name)
+        let is_part = |(name, _): &&(_, _)| keys.iter().any(|kind| key_names(*kind).contains(name));
+        let one = part.filter(is_part).map(|(name, _)| Chosen::Key(name));
+        let one = one.or_else(|| beside(name, keys).map(Chosen::Beside));
+        let Some(one) = one.or_else(|| figure().map(Chosen::Figure)) else {
+            let parts = KEY_COLUMNS.iter().map(|(name, _)| *name);
+            let parts = parts.chain(columns::of_addresses());
+            if parts.clone().any(|part| part == name) {
+                return Err(no_key_has(name, keys));
             }
-            (Some(_), _) => {
-                let keys: Vec<_> = keys.iter().map(ToString::to_string).collect();
-                refuse!(
-                    "--columns: no row of --key {} has the column {name}: leave it out, or add a --key that has it",
-                    keys.join(", ")
-                )
-            }
-            (None, Some(column)) => Chosen::Figure(column),
-            (None, None) => {
-                let names = KEY_COLUMNS.iter().map(|(name, _)| *name);
-                let names = names.chain(COLUMNS.iter().map(|column| column.name));
-                return Err(refusal!(
-                    "--columns: unknown column '{name}'{}: weir help columns lists them",
-                    did_you_mean(name, names)
-                ));
-            }
-        });
+            let names = parts.chain(COLUMNS.iter().map(|column| column.name));
+            return Err(refusal!(
+                "--columns: unknown column '{name}'{}: weir help columns lists them",
+                did_you_mean(name, names)
+            ));
+        };
+        chosen.push(one);
     }
     Ok(chosen)
 }

@@ -27,6 +27,8 @@ pub struct Packet<'a> {
     pub direction: Option<&'static str>,
     /// Places of the source and of the destination.
     pub places: [Place<'a>; 2],
+    /// Names of the source and of the destination.
+    pub names: [Option<&'a str>; 2],
     /// The frame.
     pub frame: Frame<'a>,
     inner: Option<Tunnels>,
@@ -55,6 +57,7 @@ impl<'a> Packet<'a> {
             interface: None,
             direction: None,
             places: [Place::default(); 2],
+            names: [None; 2],
             frame,
             inner,
             ether: OnceCell::new(),

@@ -127,6 +127,14 @@ impl NamesOf {
     }
 }
 
+/// Note on packets whose names could not be read.
+pub(super) fn unread_note(unread: u64) -> Note {
+    Note::Said(format!(
+        "{} with names could not be read: cut, broken, or in several segments",
+        packets(unread)
+    ))
+}
+
 impl Sink for NamesOf {
     fn packet(&mut self, layout: &Layout, record: &Record<'_>) -> Result<(), End> {
         self.taken += 1;
@@ -177,12 +185,7 @@ impl Sink for NamesOf {
 
     fn report(&self) -> SinkReport {
         let unread = self.reader.unread();
-        let unread = (unread > 0).then(|| {
-            Note::Said(format!(
-                "{} with names could not be read: cut, broken, or in several segments",
-                packets(unread)
-            ))
-        });
+        let unread = (unread > 0).then(|| unread_note(unread));
         let left_out = (self.left_out > 0).then(|| {
             Note::Said(format!(
                 "{} gave the address further names than {}, which are in no row",

@@ -198,9 +198,21 @@ fn columns_of_ends(file: &str, [systems, countries]: [&str; 2]) -> Vec<Rows> {
         ][..],
         &["dst,dst_asn,dst_country,dst_network", "--json"],
     ];
+    // Against a file without packets, each key is new.
+    let none = format!("{file}.none");
+    std::fs::write(&none, pcap_header(65_535, 1)).unwrap();
+    let changed = [
+        &["diff", &none, file, "--key", "pair", "--top", "1000"][..],
+        &["--columns", both, "--format", "csv"],
+    ];
+    let hosts_changed = [
+        &["diff", file, &none, "--key", "host", "--top", "1000"][..],
+        &["--columns", "host,asn,country,network", "--format", "tsv"],
+    ];
     let packets = ["filter", "", file, "--columns", both];
     let forms = [&["--format", "csv"][..], &["--format", "tsv"], &["--json"]];
     let asked = [hosts.concat(), pairs.concat(), peers.concat()].into_iter();
+    let asked = asked.chain([changed.concat(), hosts_changed.concat()]);
     let asked = asked.chain(forms.map(|form| [&packets[..], form].concat()));
     let rows = |words: Vec<&str>| -> Rows {
         let text = weir([&words[..], &geo].concat()).ok().text();

@@ -357,6 +357,42 @@ fn a_comparison_by_names_adds_up_their_hosts() {
     assert!(table.lines().any(is_shrunk), "{table}");
 }
 
+/// In a second reading of a file all names are known, and those that did not change are tshark's.
+#[test]
+fn packets_have_the_names_that_tshark_reads() {
+    let test = "packets_have_the_names_that_tshark_reads";
+    let mut files = captures(test);
+    files.retain(|file| file.ends_with("pcapplusplus__example.pcap"));
+    if files.is_empty() || !have(test, &["tshark"]) {
+        return;
+    }
+    let file = s(&files[0]);
+    let names = names_of_tshark(file);
+    let columns = "src,src_name,dst,dst_name";
+    let words = ["filter", "", file, file, "--columns", columns, "--format"];
+    let text = weir(words.iter().chain(&["tsv"])).ok().text();
+    let rows: Vec<Vec<&str>> = text
+        .lines()
+        .map(|line| line.split('\t').collect())
+        .collect();
+    let again = &rows[1 + rows.len() / 2..];
+    let ends = again.iter().flat_map(|row| row.chunks(2));
+    let mut named = 0;
+    for end in ends.filter(|end| !end[0].is_empty()) {
+        match names.get(end[0]) {
+            None => assert_eq!(end[1], "", "{end:?}"),
+            Some((_, true)) => assert_ne!(end[1], "", "{end:?}"),
+            Some((name, false)) => {
+                assert_eq!(end[1], name, "{end:?}");
+                named += 1;
+            }
+        }
+    }
+    assert!(named > 300, "{named}");
+    let text = weir(words.iter().chain(&["json"])).ok().text();
+    assert_eq!(text.lines().count(), rows.len());
+}
+
 #[test]
 fn names_in_other_forms_and_refusals() {
     let temp = Temp::new();
