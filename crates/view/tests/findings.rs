@@ -208,13 +208,15 @@ fn slow_and_silent_servers_of_dns_are_found() {
             figures,
         }
     };
-    for (ms, unanswered) in [(1200, 0), (20, 5)] {
+    let cases = [(1200, 0, true), (20, 5, true), (1200, 0, false)];
+    for (ms, unanswered, is_always) in cases {
         let said = findings(60, |second, traffic| {
             let (ms, unanswered) = match (10..20).contains(&second) {
                 true => (ms, unanswered),
                 false => (20, 0),
             };
-            traffic.dns = Some(dns::Report {
+            // Later windows without DNS change nothing.
+            traffic.dns = (second < 20 || is_always).then(|| dns::Report {
                 servers: vec![server(53, 8, ms, unanswered), server(54, 8, 20, 0)],
                 ..dns::Report::default()
             });
@@ -246,6 +248,69 @@ fn a_host_is_new_after_the_time_of_learning_and_only_once() {
         }),
     );
     is_one(&said, Found::NewHost, Some(300), (71, 72));
+}
+
+/// The thresholds of `docs/reference/findings.md`: what meets them begins, and one less does not.
+#[test]
+fn thresholds_are_those_of_the_page() {
+    let begins = |kind: Found, plant: &dyn Fn(&mut Traffic)| {
+        let said = findings(5, |_, traffic| {
+            // Somebody answers, so that the capture has both directions.
+            traffic.packet((1, 1), (2, 443), 60);
+            traffic.packet((2, 443), (1, 1), 60);
+            plant(traffic);
+        });
+        assert!(said.iter().all(|finding| finding.kind == kind), "{said:?}");
+        !said.is_empty()
+    };
+    let scan = |unanswered: u16, answered: u16| {
+        begins(Found::Scan, &|traffic| {
+            for port in 0..unanswered + answered {
+                traffic.packet((66, 40_000), (7, 1 + port), 60);
+            }
+            for port in 0..answered {
+                traffic.packet((7, 1 + port), (66, 40_000), 60);
+            }
+        })
+    };
+    assert_eq!(
+        [scan(20, 5), scan(20, 6), scan(19, 0)],
+        [true, false, false]
+    );
+    let flood = |packets: u32, bytes, sent| {
+        begins(Found::Flood, &|traffic| {
+            for from in 0..packets {
+                traffic.packet((1000 + from % 4000, 4000), (9, 80), bytes);
+            }
+            for to in 0..sent {
+                traffic.packet((9, 80), (1000 + to, 4000), 60);
+            }
+        })
+    };
+    assert_eq!([flood(1000, 256, 100), flood(999, 256, 0)], [true, false]);
+    assert_eq!([flood(1000, 257, 0), flood(1000, 256, 101)], [false; 2]);
+    assert_eq!(
+        [flood(20_000, 257, 0), flood(19_999, 257, 0)],
+        [true, false]
+    );
+    let storm = |packets| begins(Found::Storm, &|traffic| traffic.broadcast = packets);
+    assert_eq!([storm(25), storm(24)], [true, false]);
+    let slow = |answers: u64, ms: i64, unanswered: u64| {
+        begins(Found::SlowDns, &|traffic| {
+            let mut figures = dns::Figures::default();
+            (figures.times.count, figures.unanswered) = (answers, unanswered);
+            figures.times.sum_ns = answers as i64 * ms * 1_000_000;
+            traffic.dns = Some(dns::Report {
+                servers: vec![dns::ServerRow {
+                    server: host(53).into(),
+                    figures,
+                }],
+                ..dns::Report::default()
+            });
+        })
+    };
+    assert_eq!([slow(1, 500, 0), slow(1, 499, 0)], [true, false]);
+    assert_eq!([slow(4, 20, 1), slow(5, 20, 1)], [true, false]);
 }
 
 /// A figure that goes up and down around its threshold is one finding, and a finding at the end of the measurement is open.

@@ -118,9 +118,10 @@ impl Rules {
             met.extend(contacts.rows.iter().filter_map(|row| scan(row, ns)));
             self.learn(&hosts.rows, span.0, &mut met);
         }
-        if let Some(dns) = window.health.and_then(|health| health.dns.as_ref()) {
-            self.dns(dns, span.1, &mut met);
-        }
+        // A window without DNS is part of the time that the rule is about.
+        let dns = window.health.and_then(|health| health.dns.as_ref());
+        let servers = dns.map_or(&[][..], |dns| &dns.servers);
+        self.dns(servers, span.1, &mut met);
         met
     }
 
@@ -159,8 +160,8 @@ impl Rules {
         }
     }
 
-    fn dns(&mut self, report: &dns::Report, end: i64, met: &mut Vec<Met>) {
-        for row in &report.servers {
+    fn dns(&mut self, rows: &[dns::ServerRow], end: i64, met: &mut Vec<Met>) {
+        for row in rows {
             if self.servers.len() >= SERVERS && !self.servers.contains_key(&row.server) {
                 continue;
             }
