@@ -182,7 +182,7 @@ impl Chosen {
             0,
             weir_packet::savefile::Resolution(9),
         );
-        self.described(&interface).holds_only()
+        self.described(&interface).holds_only(true)
     }
 }
 
@@ -253,15 +253,15 @@ impl Provenance {
 }
 
 /// Returns the parts of the choice that the interfaces and sections of a source tell, each once, in
-/// words. A part that only some interfaces tell has their numbers after it.
-pub fn holds_only(layout: &Layout) -> Vec<String> {
+/// words. A part that only some interfaces tell has their numbers after it. A snap length is one if `has_cut`: a packet was cut.
+pub fn holds_only(layout: &Layout, has_cut: bool) -> Vec<String> {
     /// Most interfaces named.
     const NAMED: usize = 4;
     let mut parts: Vec<(String, Vec<usize>)> = Vec::new();
     let (mut count, mut places) = (0, std::collections::HashMap::new());
     for (number, interface) in layout.interfaces.iter().enumerate() {
         count += 1;
-        for part in interface.holds_only() {
+        for part in interface.holds_only(has_cut) {
             let at = *places.entry(part.clone()).or_insert_with(|| {
                 parts.push((part, Vec::new()));
                 parts.len() - 1
@@ -336,7 +336,7 @@ mod tests {
             Some("(tcp port 443) and (host 10.0.0.1 or host 10.0.0.2)")
         );
         assert_eq!(
-            both.holds_only(),
+            both.holds_only(true),
             [
                 "(tcp port 443) and (host 10.0.0.1 or host 10.0.0.2)",
                 "128 bytes of each packet",
@@ -404,18 +404,18 @@ mod tests {
             ..chosen.clone()
         };
         let layout = |interfaces: Vec<Interface>| Layout::spool(interfaces);
-        assert_eq!(holds_only(&layout(vec![plain()])), [""; 0]);
+        assert_eq!(holds_only(&layout(vec![plain()]), true), [""; 0]);
         assert_eq!(
-            holds_only(&layout(vec![chosen.clone(), cut.clone()])),
+            holds_only(&layout(vec![chosen.clone(), cut.clone()]), true),
             ["tcp", "96 bytes of each packet (interface 1)"]
         );
         assert_eq!(
-            holds_only(&layout(vec![plain(), chosen.clone(), cut]))[0],
+            holds_only(&layout(vec![plain(), chosen.clone(), cut]), true)[0],
             "tcp (interfaces 1, 2)"
         );
         let many = std::iter::once(plain()).chain((0..9).map(named)).collect();
         assert_eq!(
-            holds_only(&layout(many)),
+            holds_only(&layout(many), true),
             ["tcp (interfaces 1, 2, 3, 4 and others)"]
         );
     }

@@ -728,7 +728,7 @@ impl Run {
             self.outputs.end_source(layout);
             self.layout = Some(layout.clone());
         }
-        self.note_choice(name, layout);
+        self.note_choice(name, layout, report.has_cut);
         let misfits = self.take_misfits();
         self.tell_changes(on);
         let select = self.stages.select();

@@ -135,7 +135,7 @@ impl Listener {
                 let record = layout.filter(|_| Path::new(name).is_dir());
                 lines.extend(
                     record
-                        .and_then(|layout| part_line(name, layout))
+                        .and_then(|layout| part_line(name, layout, report.has_cut))
                         .map(Line::Remark),
                 );
                 lines.extend(

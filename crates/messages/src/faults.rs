@@ -263,11 +263,11 @@ pub fn shown(text: &str) -> String {
 }
 
 /// Words on the choice of the packets of a source, as it says: at most eight parts, each cut to the
-/// length that is shown.
-pub fn holds_only_words(layout: &Layout) -> Option<String> {
+/// length that is shown. `has_cut`: a packet was cut.
+pub fn holds_only_words(layout: &Layout, has_cut: bool) -> Option<String> {
     /// Most parts shown.
     const MOST: usize = 8;
-    let parts = holds_only(layout);
+    let parts = holds_only(layout, has_cut);
     let more = match parts.len().saturating_sub(MOST) {
         0 => String::new(),
         more => format!("; and {} more", grouped(more as u64)),
@@ -277,8 +277,9 @@ pub fn holds_only_words(layout: &Layout) -> Option<String> {
 }
 
 /// Message on a record that holds only a part of the traffic.
-pub fn part_line(name: &str, layout: &Layout) -> Option<String> {
-    holds_only_words(layout).map(|words| format!("{name}: this record holds only: {words}"))
+pub fn part_line(name: &str, layout: &Layout, has_cut: bool) -> Option<String> {
+    holds_only_words(layout, has_cut)
+        .map(|words| format!("{name}: this record holds only: {words}"))
 }
 
 /// Message on blocks of a source that no copy of it keeps.

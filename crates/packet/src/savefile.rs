@@ -263,10 +263,10 @@ impl Interface {
         (texts.iter().sum::<usize>() + lists) as u64
     }
 
-    /// Returns the parts of the choice of the interface's packets, in words: the filter, a snap length, comments that begin with
-    /// [`HOLDS_ONLY`].
-    pub fn holds_only(&self) -> Vec<String> {
-        let is_cut = self.snaplen != 0 && self.snaplen < WHOLE;
+    /// Returns the parts of the choice of the interface's packets, in words: the filter, a snap length if it cut packets, comments that
+    /// begin with [`HOLDS_ONLY`].
+    pub fn holds_only(&self, has_cut: bool) -> Vec<String> {
+        let is_cut = has_cut && self.snaplen != 0 && self.snaplen < WHOLE;
         let cut = is_cut.then(|| format!("{} bytes of each packet", self.snaplen));
         let comments = self
             .comments

@@ -200,6 +200,8 @@ pub struct Report {
     pub reread: u64,
     /// Number of packets with more bytes than their wire length: one of the two lengths is wrong.
     pub longer: u64,
+    /// Whether a packet so far has fewer bytes than its wire length.
+    pub has_cut: bool,
     /// Interface statistics in the source.
     pub counted: Counted,
     /// Packets lost before a packet of the source, by the options of the packets; the sum saturates.
@@ -905,6 +907,7 @@ impl<C: Consumer> Reader<C> {
     ) -> Option<Delivery<C>> {
         self.report.received += done.received;
         self.report.longer += done.longer;
+        self.report.has_cut |= done.has_cut;
         if self.options.ends_within {
             self.noted = Some(NotedBefore {
                 counted: self.report.counted.clone(),

@@ -4,7 +4,7 @@ use crate::reader::Current;
 use crate::{Consumer, With};
 use weir_memory::prefetch;
 use weir_packet::Frame;
-use weir_packet::savefile::walk::{Cursor, MAX_CURSORS, Visit, guess, is_longer, walk};
+use weir_packet::savefile::walk::{Cursor, MAX_CURSORS, Visit, guess, is_cut, is_longer, walk};
 use weir_packet::savefile::{Bytes, Format, Stop};
 
 /// Mean record length, bytes, below which a window is walked with one cursor. For short records, the processor's own prefetching
@@ -40,6 +40,8 @@ pub(crate) struct Window<P> {
     pub reread: u64,
     /// Packets of the chain with more bytes than their wire length.
     pub longer: u64,
+    /// Whether a packet of the chain has fewer bytes than its wire length.
+    pub has_cut: bool,
     /// Offsets of the chain's records with interface statistics.
     pub statistics: Vec<usize>,
     /// Number of these in front of all packets of the chain.
@@ -53,8 +55,9 @@ struct Piece<P> {
     received: u64,
     last: usize,
     longer: u64,
-    /// Whether some of the next frames have more bytes than their wire length.
-    has_longer: bool,
+    has_cut: bool,
+    /// Whether some of the next frames have more or fewer bytes than their wire length.
+    has_uneven: bool,
     statistics: Vec<usize>,
     leading: usize,
     part: P,
@@ -82,9 +85,9 @@ impl<C: Consumer> Visit for Visitor<'_, C> {
         if let Some(&last) = records.last() {
             piece.last = last as usize;
         }
-        if piece.has_longer {
-            piece.has_longer = false;
+        if std::mem::take(&mut piece.has_uneven) {
             piece.longer += frames.iter().filter(|frame| is_longer(frame)).count() as u64;
+            piece.has_cut |= frames.iter().any(is_cut);
         }
         true
     }
@@ -94,8 +97,8 @@ impl<C: Consumer> Visit for Visitor<'_, C> {
         self.consumer.soon(&self.current.plan, frames);
     }
 
-    fn longer(&mut self, cursor: usize) {
-        self.pieces[cursor].has_longer = true;
+    fn uneven(&mut self, cursor: usize) {
+        self.pieces[cursor].has_uneven = true;
     }
 
     fn statistics(&mut self, cursor: usize, record: usize) {
@@ -140,6 +143,7 @@ pub(crate) fn process<C: Consumer>(
             last: 0,
             reread: 0,
             longer: 0,
+            has_cut: false,
             statistics: Vec::new(),
             leading: 0,
             part: Default::default(),
@@ -150,7 +154,8 @@ pub(crate) fn process<C: Consumer>(
             received: 0,
             last: 0,
             longer: 0,
-            has_longer: false,
+            has_cut: false,
+            has_uneven: false,
             statistics: Vec::new(),
             leading: 0,
             part: consumer.piece(claimed),
@@ -184,6 +189,7 @@ pub(crate) fn process<C: Consumer>(
         last: head.last,
         reread: 0,
         longer: head.longer,
+        has_cut: head.has_cut,
         statistics: head.statistics,
         leading: head.leading,
         part: head.part,
@@ -205,6 +211,7 @@ pub(crate) fn process<C: Consumer>(
         }
         window.received += piece.received;
         window.longer += piece.longer;
+        window.has_cut |= piece.has_cut;
         window.statistics.extend(piece.statistics);
         if piece.received > 0 {
             window.last = piece.last;

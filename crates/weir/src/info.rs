@@ -379,7 +379,8 @@ fn loss_rows(found: &Found) -> Vec<(&'static str, String)> {
             .into_iter()
             .map(|words| ("not told", words)),
     );
-    let part = found.layout.as_ref().and_then(holds_only_words);
+    let layout = found.layout.as_ref();
+    let part = layout.and_then(|layout| holds_only_words(layout, found.whole.cut > 0));
     rows.extend(part.map(|part| ("holds only", printable(&part).into_owned())));
     rows
 }

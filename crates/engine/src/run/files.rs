@@ -329,11 +329,11 @@ impl Run {
     }
 
     /// Notes the choice of the packets of a record directory, for the summary.
-    pub(super) fn note_choice(&mut self, name: &str, layout: Option<&Layout>) {
+    pub(super) fn note_choice(&mut self, name: &str, layout: Option<&Layout>, has_cut: bool) {
         let Some(layout) = layout.filter(|_| Path::new(name).is_dir()) else {
             return;
         };
-        for part in holds_only(layout) {
+        for part in holds_only(layout, has_cut) {
             if !self.holds_only.contains(&part) {
                 self.holds_only.push(part);
             }

@@ -23,8 +23,8 @@ pub struct Cursor {
     pub end: usize,
     /// Reason for the stop; `None` while the cursor runs.
     pub stop: Option<Stop>,
-    /// Whether a packet of the present batch is longer in the source than it was on the wire, by its lengths.
-    longer: bool,
+    /// Whether a packet of the present batch has another length in the source than it had on the wire.
+    uneven: bool,
 }
 
 impl Cursor {
@@ -34,7 +34,7 @@ impl Cursor {
             pos,
             end,
             stop: None,
-            longer: false,
+            uneven: false,
         }
     }
 }
@@ -52,9 +52,9 @@ pub trait Visit {
         let _ = frames;
     }
 
-    /// Announces, before the next frames of the cursor, that one of them has more bytes than its wire length.
+    /// Announces, before the next frames of the cursor, that the bytes of one of them are not as many as its wire length.
     #[cold]
-    fn longer(&mut self, cursor: usize) {
+    fn uneven(&mut self, cursor: usize) {
         let _ = cursor;
     }
 
@@ -189,8 +189,8 @@ fn walk_one<'a, W: Walker<'a>>(
     let mut records = [0u32; BATCH];
     while cursor.stop.is_none() {
         let (filled, statistics) = fill(codec, buf, cursor, &mut frames, &mut records);
-        if core::mem::take(&mut cursor.longer) {
-            visit.longer(0);
+        if core::mem::take(&mut cursor.uneven) {
+            visit.uneven(0);
         }
         if filled > 0 && !visit.frames(0, &records[..filled], &frames[..filled]) {
             cursor.stop = Some(Stop::Enough);
@@ -221,8 +221,8 @@ fn fill<'a, W: Walker<'a>>(
         }
         match codec.step(buf, pos) {
             Step::Packet(frame, next) => {
-                if is_longer(&frame) {
-                    cursor.longer = true;
+                if is_uneven(&frame) {
+                    cursor.uneven = true;
                 }
                 frames[filled] = frame;
                 records[filled] = pos as u32;
@@ -230,7 +230,7 @@ fn fill<'a, W: Walker<'a>>(
                 pos = next;
             }
             Step::Noted(frame, next) => {
-                cursor.longer |= is_longer(&frame);
+                cursor.uneven |= is_uneven(&frame);
                 frames[filled] = frame;
                 records[filled] = pos as u32;
                 filled += 1;
@@ -258,6 +258,18 @@ fn fill<'a, W: Walker<'a>>(
 #[inline(always)]
 pub fn is_longer(frame: &Frame<'_>) -> bool {
     frame.data.len() > frame.wire_len as usize
+}
+
+/// Whether a frame has fewer bytes than its wire length: it was cut.
+#[inline(always)]
+pub fn is_cut(frame: &Frame<'_>) -> bool {
+    frame.data.len() < frame.wire_len as usize
+}
+
+/// Whether a frame was cut, or is longer than its wire length.
+#[inline(always)]
+fn is_uneven(frame: &Frame<'_>) -> bool {
+    frame.data.len() != frame.wire_len as usize
 }
 
 /// Packets of a cursor in the present batch.
@@ -306,15 +318,15 @@ fn walk_many<'a, W: Walker<'a>>(
                 match codec.step(buf, cursor.pos) {
                     Step::Packet(frame, next) => {
                         visit.ahead(buf, next);
-                        if is_longer(&frame) {
-                            cursor.longer = true;
+                        if is_uneven(&frame) {
+                            cursor.uneven = true;
                         }
                         lane.push(frame, cursor.pos);
                         cursor.pos = next;
                     }
                     Step::Noted(frame, next) => {
                         visit.ahead(buf, next);
-                        cursor.longer |= is_longer(&frame);
+                        cursor.uneven |= is_uneven(&frame);
                         visit.statistics(i, cursor.pos);
                         lane.push(frame, cursor.pos);
                         cursor.pos = next;
@@ -337,8 +349,8 @@ fn walk_many<'a, W: Walker<'a>>(
                 visit.soon(&next.frames[..next.filled]);
             }
             let lane = &mut lanes[i];
-            if core::mem::take(&mut cursor.longer) {
-                visit.longer(i);
+            if core::mem::take(&mut cursor.uneven) {
+                visit.uneven(i);
             }
             let filled = core::mem::take(&mut lane.filled);
             if filled > 0 && !visit.frames(i, &lane.records[..filled], &lane.frames[..filled]) {

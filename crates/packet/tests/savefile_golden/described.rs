@@ -65,7 +65,7 @@ fn filters_and_options_of_interfaces_are_read_in_both_orders_and_written_in_one(
             if big { 2 } else { 1 }
         );
         assert_eq!(
-            interface.holds_only(),
+            interface.holds_only(true),
             ["tcp port 443", "96 bytes of each packet"]
         );
         let texts: Vec<_> = interface

@@ -49,7 +49,7 @@ pub(super) fn object(found: &Found) -> Value {
         "lost_before": lost_before,
         "lost_between": lost_between,
         "loss_unknown": loss_unknown_value(&found.loss_unknown),
-        "holds_only": layout.as_ref().map_or(Vec::new(), holds_only),
+        "holds_only": layout.as_ref().map_or(Vec::new(), |layout| holds_only(layout, whole.cut > 0)),
         "interfaces": interfaces,
         "notes": notes,
         "remarks": found.remarks,

@@ -202,7 +202,8 @@ impl Shared {
             facts.lost_before += closed.report.lost_before();
             facts.is_loss_unknown |= !closed.report.counted.uncounted().is_empty();
             facts.without_counter += u64::from(!closed.report.counts_losses());
-            let part = closed.layout.and_then(holds_only_words);
+            let part = closed.layout;
+            let part = part.and_then(|layout| holds_only_words(layout, closed.report.has_cut));
             facts.holds_only = facts.holds_only.take().or(part);
         }
         if let Event::FilterReplaced { expression, .. } = event {

@@ -237,6 +237,29 @@ fn a_record_says_what_it_was_told_to_keep() {
     );
 }
 
+/// A snap length left something out only if a packet was longer.
+#[test]
+fn a_snap_length_is_told_if_it_cut_a_packet() {
+    let temp = Temp::new();
+    let whole = [pcap_header(9000, 1), pcap_record(1, &udp(7, 100))].concat();
+    let mut cut = whole.clone();
+    // The length on the wire.
+    cut[24 + 12] += 1;
+    let part = serde_json::json!(["9000 bytes of each packet"]);
+    for (name, bytes, parts) in [("whole", whole, serde_json::json!([])), ("cut", cut, part)] {
+        let (file, out) = (temp.file(name, &bytes), temp.at(&format!("out-{name}")));
+        assert_eq!(info(&file)["holds_only"], parts);
+        weir(["record", &file, &out, "--disk", "1G"]).ok();
+        let done = weir(["query", &out, "--count"]).ok();
+        assert_eq!(
+            done.err.contains("holds only"),
+            name == "cut",
+            "{}",
+            done.err
+        );
+    }
+}
+
 /// Files of a query say their expression, times, place and losses, as capinfos and tshark show them.
 #[test]
 fn files_of_a_query_say_what_was_asked() {
