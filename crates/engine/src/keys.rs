@@ -124,6 +124,10 @@ pub fn further_parts(
             vec![("name", text.into())]
         }
         KeyKind::Process => process_parts(Process::of(key)),
+        KeyKind::Container => {
+            let name = Process::container_of(key);
+            vec![("container", name.map_or_else(none, Value::from))]
+        }
         KeyKind::Asn => {
             let (number, name) = match system_of(key) {
                 Some((number, name)) => (number.into(), name),

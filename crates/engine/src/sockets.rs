@@ -6,7 +6,8 @@
 //! ```text
 //! hidden 3                              processes whose sockets may not be seen
 //! own 10.0.0.1                          an own address
-//! 6 10.0.0.1 22 10.0.0.9 5000 712 sshd  protocol, own end, other end (- 0: none), number and name of the process
+//! 6 10.0.0.1 22 10.0.0.9 5000 712 ssh.service sshd
+//!     protocol, own end, other end (- 0: none), number of the process, its container or control group (-: none), its name
 //! ```
 
 use std::fmt::Write as _;
@@ -20,7 +21,7 @@ use weir_measure::owners::{End, Owners, Process};
 const MOST: usize = weir_measure::owners::MOST;
 
 /// Most bytes of the form in bytes.
-pub const MOST_BYTES: usize = MOST * 160;
+pub const MOST_BYTES: usize = MOST * 192;
 
 /// Lister of the sockets of some interfaces' namespaces.
 #[derive(Debug)]
@@ -73,7 +74,8 @@ impl Lister {
                 local: socket.local,
                 remote: socket.remote,
             };
-            Some((end, named(process.number, &process.name)))
+            let container = process.container.as_bytes();
+            Some((end, named(process.number, &process.name, container)))
         };
         let addresses = self.tables.iter().flat_map(|it| &it.addresses);
         Ok(Sockets {
@@ -84,11 +86,18 @@ impl Lister {
     }
 }
 
-fn named(number: u32, text: &[u8]) -> Process {
-    let mut name = [0; 16];
-    let length = text.len().min(name.len());
-    name[..length].copy_from_slice(&text[..length]);
-    Process { number, name }
+fn named(number: u32, name: &[u8], container: &[u8]) -> Process {
+    fn filled<const N: usize>(text: &[u8]) -> [u8; N] {
+        let mut filled = [0; N];
+        let length = text.len().min(N);
+        filled[..length].copy_from_slice(&text[..length]);
+        filled
+    }
+    Process {
+        number,
+        name: filled(name),
+        container: filled(container),
+    }
 }
 
 impl Sockets {
@@ -113,6 +122,20 @@ impl Sockets {
             };
             let _ = write!(line, "{} ", process.number);
             bytes.extend_from_slice(line.as_bytes());
+            let group = process.container.iter().take_while(|byte| **byte != 0);
+            let group = group.map(|byte| {
+                if byte.is_ascii_whitespace() {
+                    b'_'
+                } else {
+                    *byte
+                }
+            });
+            let before = bytes.len();
+            bytes.extend(group);
+            if bytes.len() == before {
+                bytes.push(b'-');
+            }
+            bytes.push(b' ');
             let name = process.name.iter().take_while(|byte| **byte != 0);
             bytes.extend(name.map(|byte| if *byte == b'\n' { b' ' } else { *byte }));
             bytes.push(b'\n');
@@ -147,6 +170,7 @@ impl Sockets {
                     "-" => None,
                     address => Some((address.parse().ok()?, far_port.parse().ok()?)),
                 };
+                let group = words.next()?;
                 let end = End {
                     proto: proto.parse().ok()?,
                     local: (local.parse().ok()?, port.parse().ok()?),
@@ -155,7 +179,9 @@ impl Sockets {
                 // A name may have spaces.
                 let fields = [proto, local, port, far, far_port, holder];
                 let at: usize = fields.iter().map(|field| field.len() + 1).sum();
-                let process = named(holder.parse().ok()?, line.get(at..)?);
+                let name = line.get(at + group.len() + 1..)?;
+                let group = Some(group).filter(|group| *group != b"-");
+                let process = named(holder.parse().ok()?, name, group.unwrap_or_default());
                 if self.sockets.len() < MOST {
                     self.sockets.push((end, process));
                 }
@@ -175,19 +201,25 @@ mod tests {
             let end: std::net::SocketAddr = text.parse().unwrap();
             (end.ip(), end.port())
         };
-        let socket = |local, remote: Option<&str>, number, name: &[u8]| {
+        let socket = |local, remote: Option<&str>, number, name: &[u8], group: &[u8]| {
             let end = End {
                 proto: 6,
                 local: pair(local),
                 remote: remote.map(pair),
             };
-            (end, named(number, name))
+            (end, named(number, name, group))
         };
         let list = Sockets {
             sockets: vec![
-                socket("10.0.0.1:22", Some("10.0.0.9:5000"), 712, b"sshd"),
-                socket("[::]:80", None, 7, b"a name \xff of 15"),
-                socket("0.0.0.0:1", None, 8, b""),
+                socket(
+                    "10.0.0.1:22",
+                    Some("10.0.0.9:5000"),
+                    712,
+                    b"sshd",
+                    b"ssh.service",
+                ),
+                socket("[::]:80", None, 7, b"a name \xff of 15", b""),
+                socket("0.0.0.0:1", None, 8, b"", b"docker-0123456789ab\xff"),
             ],
             addresses: vec!["10.0.0.1".parse().unwrap(), "fe80::1".parse().unwrap()],
             hidden: 3,

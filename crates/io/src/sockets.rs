@@ -118,6 +118,8 @@ pub struct Process {
     pub number: u32,
     /// Its name, at most 15 bytes, any but zero.
     pub name: Vec<u8>,
+    /// Name of its container or control group; empty if it is in the root of all groups, or cannot be read.
+    pub container: String,
 }
 
 /// Processes that hold sockets.
@@ -152,7 +154,7 @@ impl Holders {
             Ok(files) => files,
             Err(error) => return error.kind() != io::ErrorKind::PermissionDenied,
         };
-        let mut name: Option<Vec<u8>> = None;
+        let mut known: Option<Process> = None;
         for file in files.map_while(Result::ok) {
             let inode = match fs::read_link(file.path()) {
                 Ok(link) => inode(&link),
@@ -161,14 +163,14 @@ impl Holders {
                 Err(_) => None,
             };
             let Some(inode) = inode else { continue };
-            let name = name.get_or_insert_with(|| name_of(&directory));
-            let process = Process {
+            let process = known.get_or_insert_with(|| Process {
                 number,
-                name: name.clone(),
-            };
-            let known = self.processes.entry(inode).or_insert(process.clone());
-            if known.number < number {
-                *known = process;
+                name: name_of(&directory),
+                container: container_of(&directory),
+            });
+            let holder = self.processes.entry(inode).or_insert(process.clone());
+            if holder.number < number {
+                *holder = process.clone();
             }
         }
         true
@@ -182,6 +184,40 @@ fn name_of(directory: &Path) -> Vec<u8> {
     name
 }
 
+/// Name of the container or control group of a process.
+fn container_of(directory: &Path) -> String {
+    let groups = fs::read_to_string(directory.join("cgroup")).unwrap_or_default();
+    container(&groups).unwrap_or_default()
+}
+
+/// Name of the container or control group that the lines of `/proc/PID/cgroup` tell (cgroups(7)): of the last part of the path that names a
+/// container, else the last part.
+fn container(groups: &str) -> Option<String> {
+    let paths = groups.lines().filter_map(|line| line.splitn(3, ':').nth(2));
+    let path = paths
+        .map(|path| path.trim_matches('/'))
+        .find(|path| !path.is_empty())?;
+    let named = path.rsplit('/').find_map(container_name);
+    named.or_else(|| path.rsplit('/').next().map(str::to_owned))
+}
+
+/// Short name of a container: `docker-0123456789ab` for `docker-` and 64 digits, of which tools show 12; names of LXC and of machines of
+/// systemd. `None` for other control groups.
+fn container_name(part: &str) -> Option<String> {
+    /// Digits of an identifier, and as many as tools show.
+    const DIGITS: (usize, usize) = (64, 12);
+    let part = part.strip_suffix(".scope").unwrap_or(part);
+    if let Some(name) = part
+        .strip_prefix("lxc.payload.")
+        .or_else(|| part.strip_prefix("machine-"))
+    {
+        return Some(name.to_owned());
+    }
+    let (kind, digits) = part.split_at_checked(part.len().checked_sub(DIGITS.0)?)?;
+    let is_identifier = digits.bytes().all(|digit| digit.is_ascii_hexdigit());
+    is_identifier.then(|| format!("{kind}{}", &digits[..DIGITS.1]))
+}
+
 /// Inode of a link to a socket: `socket:[123]`.
 fn inode(link: &Path) -> Option<u64> {
     let text = link.to_str()?.strip_prefix("socket:[")?;
@@ -192,6 +228,48 @@ fn inode(link: &Path) -> Option<u64> {
 mod tests {
     use super::*;
     use std::net::{TcpListener, TcpStream, UdpSocket};
+
+    #[test]
+    fn containers_have_the_names_that_tools_show() {
+        let id = "0123456789abcdef".repeat(4);
+        let pod = "kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod1.slice";
+        for (groups, name) in [
+            (
+                format!("0::/system.slice/docker-{id}.scope\n"),
+                Some("docker-0123456789ab"),
+            ),
+            (
+                format!("0::/{pod}/cri-containerd-{id}.scope"),
+                Some("cri-containerd-0123456789ab"),
+            ),
+            // Its own services are within the container.
+            (
+                format!("0::/docker/{id}/system.slice/nginx.service"),
+                Some("0123456789ab"),
+            ),
+            (
+                "0::/system.slice/nginx.service\n".to_owned(),
+                Some("nginx.service"),
+            ),
+            (
+                "0::/user.slice/user-0.slice/session-3.scope".to_owned(),
+                Some("session-3.scope"),
+            ),
+            ("0::/lxc.payload.web/init.scope".to_owned(), Some("web")),
+            (
+                "0::/machine.slice/machine-db.scope/payload".to_owned(),
+                Some("db"),
+            ),
+            (
+                "9:name=systemd:/\n4:memory:/a/b:c\n0::/\n".to_owned(),
+                Some("b:c"),
+            ),
+            ("0::/\n".to_owned(), None),
+            (String::new(), None),
+        ] {
+            assert_eq!(container(&groups).as_deref(), name, "{groups}");
+        }
+    }
 
     #[test]
     fn lines_are_read_as_the_kernel_writes_them() {

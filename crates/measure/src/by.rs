@@ -71,7 +71,7 @@ impl By {
             (KeyKind::Asn | KeyKind::Country | KeyKind::Network, _) => {
                 "it counts both directions: use the key src or dst"
             }
-            (KeyKind::Service | KeyKind::App | KeyKind::Process, _) => {
+            (KeyKind::Service | KeyKind::App | KeyKind::Process | KeyKind::Container, _) => {
                 "it counts both directions: use the key dport"
             }
             (KeyKind::Mac, _) => "peers and ports have IP addresses: use the key src or dst",

@@ -47,6 +47,8 @@ pub enum KeyKind {
     Name,
     /// The process whose socket sends or receives. The table counts 5-tuples, and answers add up the 5-tuples of a process.
     Process,
+    /// The container, or else the control group, of that process.
+    Container,
     /// The autonomous system of each of both addresses, from a database.
     Asn,
     /// The country of each of both addresses, from a database.
@@ -147,7 +149,7 @@ impl KeyKind {
     pub const HOST: Self = Self::Host(Prefix::ALL);
 
     /// Kinds without a parameter, with their names.
-    pub const NAMES: [(&'static str, Self); 18] = [
+    pub const NAMES: [(&'static str, Self); 19] = [
         ("5tuple", Self::FiveTuple),
         ("conversation", Self::Conversation),
         ("pair", Self::Pair),
@@ -163,6 +165,7 @@ impl KeyKind {
         ("mac", Self::Mac),
         ("name", Self::Name),
         ("process", Self::Process),
+        ("container", Self::Container),
         ("asn", Self::Asn),
         ("country", Self::Country),
         ("network", Self::Network),
@@ -196,7 +199,13 @@ impl KeyKind {
                 | Self::Mac
                 | Self::Name
                 | Self::Process
+                | Self::Container
         ) || self.needs_geo()
+    }
+
+    /// Returns whether the keys come from the sockets of this host.
+    pub fn needs_owners(self) -> bool {
+        matches!(self, Self::Process | Self::Container)
     }
 
     /// Returns whether the keys come from a [database](crate::Geo).
@@ -207,7 +216,7 @@ impl KeyKind {
     /// Returns the key of which `key` is a side, and whether it is the receiving side.
     pub(crate) fn whole(self, key: &FlowKey) -> (FlowKey, bool) {
         match self {
-            Self::Conversation | Self::Hosts | Self::Process => {
+            Self::Conversation | Self::Hosts | Self::Process | Self::Container => {
                 (key.canonical(), key.is_reversed())
             }
             _ => {
@@ -220,7 +229,7 @@ impl KeyKind {
     /// Returns the receiving side of a [whole](Self::whole) key; it may be the same as the sending side.
     pub(crate) fn receiving(self, whole: &FlowKey) -> FlowKey {
         match self {
-            Self::Conversation | Self::Hosts | Self::Process => whole.turned(),
+            Self::Conversation | Self::Hosts | Self::Process | Self::Container => whole.turned(),
             _ => FlowKey {
                 flags: whole.flags | RECEIVES,
                 ..*whole
@@ -262,7 +271,7 @@ impl KeyKind {
         let flags = flow.flags & FlowKey::HAS_PORTS;
         match self {
             Self::FiveTuple => *flow,
-            Self::Conversation | Self::Process => flow.canonical(),
+            Self::Conversation | Self::Process | Self::Container => flow.canonical(),
             Self::Hosts => Self::Pair.project(flow).canonical(),
             Self::Pair => FlowKey {
                 src,
@@ -358,7 +367,7 @@ impl KeyKind {
     /// Returns the kind of which a table holds the keys, if answers are made of two of them.
     pub(crate) fn stored(self) -> Self {
         match self {
-            Self::Conversation | Self::Process => Self::FiveTuple,
+            Self::Conversation | Self::Process | Self::Container => Self::FiveTuple,
             Self::Hosts => Self::Pair,
             Self::Name => Self::HOST,
             kind => kind,
@@ -367,7 +376,7 @@ impl KeyKind {
 
     /// Returns whether a key has a peak: names and processes add up keys whose peaks are at other times.
     pub fn has_peaks(self) -> bool {
-        !matches!(self, Self::Name | Self::Process)
+        !matches!(self, Self::Name | Self::Process | Self::Container)
     }
 
     /// Returns whether each packet counts for two keys.

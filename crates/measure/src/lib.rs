@@ -146,7 +146,7 @@ impl Config {
                 if self.names.is_none() && keys.contains(&KeyKind::Name) {
                     return Err(Unfit::Names);
                 }
-                if self.owners.is_none() && keys.contains(&KeyKind::Process) {
+                if self.owners.is_none() && keys.iter().any(|key| key.needs_owners()) {
                     return Err(Unfit::Owners);
                 }
                 other.keys = keys;

@@ -3,15 +3,16 @@
 //! A table of processes counts 5-tuples. An answer looks up both ends of each, and adds up the rows of each process: the packets that its
 //! sockets sent, and the packets that they received. An end without a known socket is another host's, or its socket was never listed.
 
+use crate::KeyKind;
 use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::RwLock;
 use weir_packet::flow::FlowKey;
 
-/// Most sockets that are kept, also closed ones: some 12 MB.
+/// Most sockets that are kept, also closed ones: some 15 MB.
 pub const MOST: usize = 1 << 16;
 
-/// Flag of a key that stands for a process: its source holds the name, its destination the number.
+/// Flag of a key that stands for a process: its source holds the name, its destination the number. Of a container, both hold the name.
 const OWNER: u8 = 1 << 5;
 
 /// Own end of a socket; an end of packets.
@@ -32,11 +33,26 @@ pub struct Process {
     pub number: u32,
     /// Its name, filled up with zeros.
     pub name: [u8; 16],
+    /// Name of its container or control group, filled up with zeros; zeros if there is none.
+    pub container: [u8; 32],
 }
 
 impl Process {
-    /// Key that stands for the process.
-    pub(crate) fn key(self) -> FlowKey {
+    /// Key that stands for the process, or for its container.
+    pub(crate) fn key(self, kind: KeyKind) -> FlowKey {
+        if kind == KeyKind::Container {
+            let mut key = FlowKey {
+                flags: OWNER,
+                ..FlowKey::NONE
+            };
+            // No process at all is another row than processes in the root of all groups.
+            let none = u8::from(self.number == 0);
+            key.proto = none;
+            key.src.copy_from_slice(&self.container[..16]);
+            key.dst.copy_from_slice(&self.container[16..]);
+            return key;
+        }
+
         let mut key = FlowKey {
             src: self.name,
             flags: OWNER,
@@ -46,12 +62,23 @@ impl Process {
         key
     }
 
-    /// Returns the process of a key of [`KeyKind::Process`](crate::KeyKind::Process).
+    /// Name of the container of a key of [`KeyKind::Container`]: `/` for the root of all groups; `None`: no known process.
+    pub fn container_of(key: &FlowKey) -> Option<String> {
+        let name = [key.src, key.dst].concat();
+        let name = name.split(|byte| *byte == 0).next().unwrap_or(&[]);
+        (key.proto == 0).then(|| match name {
+            [] => "/".to_owned(),
+            name => name.escape_ascii().to_string(),
+        })
+    }
+
+    /// Returns the process of a key of [`KeyKind::Process`].
     pub fn of(key: &FlowKey) -> Self {
         let [a, b, c, d, ..] = key.dst;
         Self {
             number: u32::from_be_bytes([a, b, c, d]),
             name: key.src,
+            container: [0; 32],
         }
     }
 
@@ -186,7 +213,11 @@ mod tests {
     fn process(number: u32, text: &str) -> Process {
         let mut name = [0; 16];
         name[..text.len()].copy_from_slice(text.as_bytes());
-        Process { number, name }
+        Process {
+            number,
+            name,
+            ..Process::default()
+        }
     }
 
     fn end(proto: u8, local: &str, remote: Option<&str>) -> End {
@@ -264,7 +295,7 @@ mod tests {
     #[test]
     fn names_have_no_control_characters() {
         let escaped = process(7, "a\x1b[2J\u{202e}b");
-        assert_eq!(Process::of(&escaped.key()), escaped);
+        assert_eq!(Process::of(&escaped.key(KeyKind::Process)), escaped);
         let text = escaped.text();
         assert!(
             text.bytes().all(|byte| (b' '..0x7f).contains(&byte)),

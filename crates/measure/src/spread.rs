@@ -110,6 +110,7 @@ impl PairFields {
             | KeyKind::Mac
             | KeyKind::Name
             | KeyKind::Process
+            | KeyKind::Container
             | KeyKind::Asn
             | KeyKind::Country
             | KeyKind::Network => none,

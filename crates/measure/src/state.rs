@@ -191,7 +191,10 @@ impl State {
         let mut new = u64::MAX >> (TOGETHER - packets.len());
         for (kind, table) in &mut self.tables {
             match kind {
-                KeyKind::FiveTuple | KeyKind::Conversation | KeyKind::Process => {
+                KeyKind::FiveTuple
+                | KeyKind::Conversation
+                | KeyKind::Process
+                | KeyKind::Container => {
                     new &= table.update(packets, likely);
                 }
                 KeyKind::Service | KeyKind::App | KeyKind::Mac | KeyKind::Fields(_) => {
@@ -393,8 +396,8 @@ impl State {
     /// The same, with the names of hosts for a table of [names](KeyKind::Name); hosts without one have rows of their own.
     pub fn table_with(&self, i: usize, rows: usize, names: Option<&Names>) -> Table {
         let (kind, table) = self.counter_of(i);
-        if let (KeyKind::Process, Some(owners)) = (kind, &self.owners) {
-            return table.owned(owners, self.by, rows, |key| self.hasher.plain(key));
+        if let Some(owners) = self.owners.as_ref().filter(|_| kind.needs_owners()) {
+            return table.owned((kind, owners), self.by, rows, |key| self.hasher.plain(key));
         }
         if kind.has_sides() {
             let names = names.filter(|_| kind == KeyKind::Name);
@@ -442,7 +445,7 @@ impl State {
 
     /// Processes of sockets, if a table counts them.
     pub fn owners(&self) -> Option<&Owners> {
-        let has_any = self.weighed().any(|kind| kind == KeyKind::Process);
+        let has_any = self.weighed().any(KeyKind::needs_owners);
         self.owners.as_deref().filter(|_| has_any)
     }
 
@@ -490,8 +493,11 @@ pub(crate) fn changers(
     }
     let kind = after.or(before).map(|state| state.kinds[i].0);
     let tables = [before, after].map(|state| state.map(|state| state.counter_of(i).1));
-    if let (Some(KeyKind::Process), Some(owners)) = (kind, owners) {
-        return Counter::changes_of_owners(tables, owners, *by, rows, |key| hasher.plain(key));
+    if let Some(of) = kind
+        .filter(|kind| kind.needs_owners())
+        .zip(owners.as_deref())
+    {
+        return Counter::changes_of_owners(tables, of, *by, rows, |key| hasher.plain(key));
     }
     let [before, after] = tables;
     Counter::changes(

@@ -363,15 +363,15 @@ impl Options {
                  dst, src/24 or pair, or --sketch heavy"
             );
         }
-        if self.keys.contains(&KeyKind::Process) {
+        if let Some(key) = self.keys.iter().find(|key| key.needs_owners()) {
             let owners = self.owners.as_ref();
             owners.ok_or_else(|| {
-                refusal!("--key process needs the sockets of this host as they are now: measure one of its interfaces by weir measure")
+                refusal!("--key {key} needs the sockets of this host as they are now: measure one of its interfaces by weir measure")
             })?;
             let sources = sources.iter();
             if let Some(file) = sources.clone().find(|name| interface(name).is_none()) {
                 refuse!(
-                    "{file}: --key process needs the sockets of this host as they are now, so measure one of its interfaces, and \
+                    "{file}: --key {key} needs the sockets of this host as they are now, so measure one of its interfaces, and \
                      no file"
                 );
             }

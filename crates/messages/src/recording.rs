@@ -474,7 +474,7 @@ fn parse_key(text: &str) -> Result<Key, String> {
 fn untold(kind: KeyKind) -> Option<&'static str> {
     match kind {
         KeyKind::Name => Some("an address has its name at the end of a window only: use host"),
-        KeyKind::Process => Some(
+        KeyKind::Process | KeyKind::Container => Some(
             "the process of a socket is looked up after its packets: use service, or conversation",
         ),
         kind if kind.needs_geo() => Some("a recording reads no database: use src/24 or host/24"),

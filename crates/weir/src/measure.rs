@@ -48,7 +48,7 @@ use weir_engine::zone::Zone;
 use weir_io::sys;
 use weir_measure::health::Parts;
 use weir_measure::names::Names;
-use weir_measure::{KeyKind, Sketch, Window};
+use weir_measure::{Sketch, Window};
 use weir_messages::Refusal;
 use weir_messages::captures::interface;
 use weir_messages::json::line;
@@ -409,7 +409,11 @@ fn options(arguments: &MeasureArgs, is_watched: bool) -> Result<Options, Refusal
         )?,
         by_rate: arguments.by == ByArg::Rate,
         changers: arguments.changers,
-        owners: arguments.key.contains(&KeyKind::Process).then(Arc::default),
+        owners: arguments
+            .key
+            .iter()
+            .any(|key| key.needs_owners())
+            .then(Arc::default),
         columns: arguments.format.columns.clone(),
         window: arguments.window,
         late: arguments.late,

@@ -30,7 +30,6 @@ use weir_engine::session::{self, Session};
 use weir_io::state::StateFile;
 use weir_io::sys::privilege::{self, Capability, User};
 use weir_io::sys::{self, Access};
-use weir_measure::KeyKind;
 use weir_memory::Policy;
 use weir_messages::absent::directory_of;
 use weir_messages::refusals::{Terms, refused};
@@ -82,7 +81,7 @@ impl Walls {
         walls.controlled(arguments.remote.control.as_ref(), outputs);
         walls.shows(arguments.viewers.view.as_ref());
         walls.needs.programs |=
-            arguments.on_finding.is_some() || arguments.key.contains(&KeyKind::Process);
+            arguments.on_finding.is_some() || arguments.key.iter().any(|key| key.needs_owners());
         // Without this capability the kernel hides where pages lie.
         walls
             .kept

@@ -1,4 +1,4 @@
-//! Tables of processes: 5-tuples are counted, and answers add up the 5-tuples of each process by the known sockets.
+//! Tables of processes and containers: 5-tuples are counted, and answers add up the 5-tuples of each process by the known sockets.
 //!
 //! ```text
 //! of each 5-tuple that the table holds
@@ -9,6 +9,7 @@
 
 use super::folded::{self, NOTHING, plus};
 use super::{Answers, Counter, Hash, largest_changes};
+use crate::KeyKind;
 use crate::answer::{Bound, BoundKind, Change, Estimate, Keys, Missing, Row, Sides, Table};
 use crate::owners::{Owners, Process};
 use std::collections::HashMap;
@@ -17,19 +18,19 @@ use weir_sketch::{Counts, Weigh};
 use zerocopy::IntoBytes;
 
 impl Counter {
-    /// Returns the largest `rows` processes, each with what its sockets sent and received; packets between two processes count for
+    /// Returns the largest `rows` processes or containers, each with what its sockets sent and received; packets between two processes count for
     /// both. Packets of no known process are a row of their own.
     ///
     /// **Cost**: looks up both ends of all flows that the table holds.
     pub fn owned(
         &self,
-        owners: &Owners,
+        (kind, owners): (KeyKind, &Owners),
         by: Weigh,
         rows: usize,
         hash: impl Fn(&FlowKey) -> u64,
     ) -> Table {
         let table = self.settled();
-        let Owned { mut all, gone, .. } = Owned::of(table, owners, by, &hash);
+        let Owned { mut all, gone, .. } = Owned::of(table, (kind, owners), by, &hash);
         let others = all.split_off(rows.min(all.len()));
         let (mut at_most, mut counts) = (gone.by(by).saturating_mul(2), gone);
         for row in &others {
@@ -56,13 +57,13 @@ impl Counter {
     /// Returns the processes whose figures changed most; a window without a table had no packets.
     pub fn changes_of_owners(
         [before, after]: [Option<&Self>; 2],
-        owners: &Owners,
+        (kind, owners): (KeyKind, &Owners),
         by: Weigh,
         rows: usize,
         hash: impl Fn(&FlowKey) -> u64,
     ) -> Vec<Change> {
         let owned = |table: Option<&Self>| {
-            let owned = table.map(|table| Owned::of(table.settled(), owners, by, &hash));
+            let owned = table.map(|table| Owned::of(table.settled(), (kind, owners), by, &hash));
             owned.unwrap_or_default()
         };
         let [then, now] = [owned(before), owned(after)];
@@ -99,7 +100,7 @@ struct Owned {
 }
 
 impl Owned {
-    fn of(table: &dyn Answers, owners: &Owners, by: Weigh, hash: Hash) -> Self {
+    fn of(table: &dyn Answers, (kind, owners): (KeyKind, &Owners), by: Weigh, hash: Hash) -> Self {
         let listed = table.table(by, 0, None, hash).missing;
         let (mut rows, mut gone) = (HashMap::new(), listed.counts);
         owners.with(|known| {
@@ -110,14 +111,14 @@ impl Owned {
                 match known.of(&flow.key) {
                     [None, None] => add(
                         &mut rows,
-                        Process::default(),
+                        Process::default().key(kind),
                         &flow,
                         known.is_sent(&flow.key),
                     ),
                     ends => {
                         for (end, is_sent) in ends.into_iter().zip([true, false]) {
                             if let Some(process) = end {
-                                add(&mut rows, process, &flow, is_sent);
+                                add(&mut rows, process.key(kind), &flow, is_sent);
                             }
                         }
                     }
@@ -156,9 +157,8 @@ impl Owned {
     }
 }
 
-/// Adds the packets of a flow to the sent or the received packets of a process.
-fn add(rows: &mut HashMap<FlowKey, Row>, process: Process, flow: &Row, is_sent: bool) {
-    let key = process.key();
+/// Adds the packets of a flow to the sent or the received packets of a process, or of a container.
+fn add(rows: &mut HashMap<FlowKey, Row>, key: FlowKey, flow: &Row, is_sent: bool) {
     let row = rows.entry(key).or_insert(folded::nothing(key));
     folded::add(row, flow);
     if let Some(Sides { tx, rx }) = &mut row.sides {
@@ -171,7 +171,7 @@ fn add(rows: &mut HashMap<FlowKey, Row>, process: Process, flow: &Row, is_sent: 
 mod tests {
     use super::*;
     use crate::owners::End;
-    use crate::{Config, KeyKind, Sketch};
+    use crate::{Config, Sketch};
     use weir_sketch::Item;
 
     const OWN: [u8; 4] = [10, 0, 0, 1];
@@ -256,7 +256,7 @@ mod tests {
         ];
         let (table, hash) = counted(&flows, 1 << 16);
         let owners = owners(&[(1000, 1), (2000, 2)]);
-        let answer = table.owned(&owners, Weigh::Packets, 10, hash);
+        let answer = table.owned((KeyKind::Process, &owners), Weigh::Packets, 10, hash);
         let rows: Vec<_> = answer
             .rows
             .iter()
@@ -275,7 +275,7 @@ mod tests {
             (answer.missing.at_most, answer.missing.counts.packets),
             (0, 0)
         );
-        let first = table.owned(&owners, Weigh::Bytes, 1, hash);
+        let first = table.owned((KeyKind::Process, &owners), Weigh::Bytes, 1, hash);
         assert_eq!(first.rows.len(), 1);
         assert_eq!(
             (first.missing.at_most, first.missing.counts.packets),
@@ -292,14 +292,24 @@ mod tests {
             .collect();
         let (table, hash) = counted(&flows, 16 * 64);
         let sockets: Vec<_> = (0..200).map(|n| (1000 + n, u32::from(n % 2) + 1)).collect();
-        let answer = table.owned(&owners(&sockets), Weigh::Packets, 10, hash);
+        let answer = table.owned(
+            (KeyKind::Process, &owners(&sockets)),
+            Weigh::Packets,
+            10,
+            hash,
+        );
         assert!(answer.missing.at_most > 0);
         for row in &answer.rows {
             assert!(row.bound.lower <= 200 && 200 <= row.bound.upper, "{row:?}");
         }
         let nothing = owners(&[]);
-        let changes =
-            Counter::changes_of_owners([None, Some(&table)], &nothing, Weigh::Packets, 3, hash);
+        let changes = Counter::changes_of_owners(
+            [None, Some(&table)],
+            (KeyKind::Process, &nothing),
+            Weigh::Packets,
+            3,
+            hash,
+        );
         assert_eq!(changes.len(), 1);
         assert!(changes[0].lower <= 400 && 400 <= changes[0].upper);
     }
@@ -316,7 +326,7 @@ mod tests {
         let owners = owners(&[(1000, 1), (1001, 1), (2000, 2)]);
         let changes = Counter::changes_of_owners(
             [Some(&before), Some(&after)],
-            &owners,
+            (KeyKind::Process, &owners),
             Weigh::Packets,
             3,
             hash,

@@ -424,6 +424,10 @@ pub const KEY_COLUMNS: &[(&str, &str)] = &[
     ),
     ("process", "name of the process; -: none known"),
     ("pid", "number of the process; -: none known"),
+    (
+        "container",
+        "name of the container or control group; -: no known process",
+    ),
     ("asn", "number of the autonomous system; -: unknown"),
     (
         "as_name",

@@ -26,9 +26,9 @@ Examples:
   zcat trace.pcap.gz | weir measure -  read a pipe
   sudo weir measure eth0 --window 1s -w all.pcapng -C 1G -W 8 --split dns='port 53'  and keep the packets
 
-Keys: conversation, hosts, host, service, app, mac, name, process, asn, country and network count both directions, and
-tell them apart as tx and rx; all other keys are directional: weir help keys. By vlan, ethertype, smac and the like,
-frames without IP are counted too.
+Keys: conversation, hosts, host, service, app, mac, name, process, container, asn, country and network count both
+directions, and tell them apart as tx and rx; all other keys are directional: weir help keys. By vlan, ethertype, smac
+and the like, frames without IP are counted too.
 
 --by peers, ports and contacts count distinct elements of a key, each once. `unanswered` of them sent nothing back, and
 `refused` sent only TCP resets or ICMP errors; both are unknown if no contact at all was answered. --memory holds a sample
@@ -92,8 +92,8 @@ pub struct MeasureArgs {
     /// Count by KEY; repeat it for several tables.
     ///
     /// Keys: 5tuple, conversation, pair, hosts, src, dst, host, sport, dport, service, app, proto,
-    /// mac, name, process, asn, country, network, smac, dmac, vlan, mpls, vni, ethertype, dscp, ttl,
-    /// tcpflags, size, interface, direction.
+    /// mac, name, process, container, asn, country, network, smac, dmac, vlan, mpls, vni, ethertype,
+    /// dscp, ttl, tcpflags, size, interface, direction.
     /// Also prefixes such as src/24 and host/24/48, and fields with commas such as src,dport: weir
     /// help keys.
     #[arg(help_heading = ANSWER, long, value_name = "KEY", default_values_t = Config::default().keys)]

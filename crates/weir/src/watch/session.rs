@@ -134,7 +134,7 @@ pub fn start(
         zone: opened.zone,
         names: opened.names,
         geo: opened.geo,
-        has_processes: start.settings.key == Some(KeyKind::Process),
+        has_processes: start.settings.key.is_some_and(KeyKind::needs_owners),
         ui,
         shown: None,
         begins_at: start.at,
@@ -554,10 +554,10 @@ impl Session {
     /// Reason why the run cannot count by a key, and what to do; `None` if it can.
     fn lacks(&self, key: KeyKind) -> Option<&'static str> {
         match key {
-            KeyKind::Process if !self.is_live => {
+            KeyKind::Process | KeyKind::Container if !self.is_live => {
                 Some("key process: files do not say which process sent; watch an interface")
             }
-            KeyKind::Process if !self.has_processes => {
+            KeyKind::Process | KeyKind::Container if !self.has_processes => {
                 Some("key process: begin with weir watch --key process, which lists sockets")
             }
             key if key.needs_geo() && !self.geo.as_ref().is_some_and(|geo| geo.has(key)) => Some(

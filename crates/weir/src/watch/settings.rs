@@ -72,7 +72,11 @@ impl Settings {
 fn further(kind: KeyKind) -> anyhow::Result<KeyKind> {
     match kind {
         KeyKind::Name => bail!("key: hosts have their names in any case"),
-        KeyKind::Process | KeyKind::Asn | KeyKind::Country | KeyKind::Network => {
+        KeyKind::Process
+        | KeyKind::Container
+        | KeyKind::Asn
+        | KeyKind::Country
+        | KeyKind::Network => {
             bail!("key: {kind} needs options of weir measure")
         }
         kind if Tab::kinds().any(|own| own == kind) => bail!("key: {kind} has a table in any case"),

@@ -63,6 +63,8 @@ fn packets_count_for_the_processes_that_send_and_receive_them() {
             "--key",
             "process",
             "--key",
+            "container",
+            "--key",
             "conversation",
         ])
         .args(["--json", "--workers", "1"])
@@ -95,6 +97,18 @@ fn packets_count_for_the_processes_that_send_and_receive_them() {
         row(ids[1]),
         ("a \\x1b[31mclient".to_owned(), [30, 30 * 242, 0, 0])
     );
+    // Both are in the control group of the test.
+    let groups = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let mut paths = groups.lines().filter_map(|line| line.splitn(3, ':').nth(2));
+    let last = paths.find_map(|path| path.rsplit('/').next().filter(|last| !last.is_empty()));
+    let rows = answer["tops"]["container"].as_array().expect("a table");
+    let of_group = |row: &&Value| {
+        let name = row["container"].as_str().expect("a name");
+        name != "-" && last.unwrap_or("/").starts_with(name)
+    };
+    let row = rows.iter().find(of_group).expect("the group of the test");
+    let sides = ["tx_packets", "rx_packets"].map(|side| row[side].as_u64());
+    assert_eq!(sides, [Some(asked + 30), Some(asked)], "{row}");
     // Only the resolution of addresses is no process's.
     assert_eq!(answer["processes"]["lost"], 0);
     assert_eq!(answer["missing_by_key"]["process"]["packets"], 0);
