@@ -76,6 +76,8 @@ pub struct Arrivals {
     pub rx: Counts,
     /// Measured packets that an interface sent, or with a source in the local networks.
     pub tx: Counts,
+    /// Measured packets between two hosts of the local networks, which are in neither of the two.
+    pub local: Counts,
     /// Measured packets that their link layer addressed to all stations.
     pub broadcast: u64,
     /// Measured packets that their link layer addressed to some stations.
@@ -91,7 +93,11 @@ impl AddAssign for Arrivals {
         self.jumped += other.jumped;
         self.beyond += other.beyond;
         self.dropped += other.dropped;
-        for (mine, theirs) in [(&mut self.rx, other.rx), (&mut self.tx, other.tx)] {
+        for (mine, theirs) in [
+            (&mut self.rx, other.rx),
+            (&mut self.tx, other.tx),
+            (&mut self.local, other.local),
+        ] {
             mine.packets += theirs.packets;
             mine.bytes = mine.bytes.saturating_add(theirs.bytes);
         }

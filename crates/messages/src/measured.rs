@@ -198,6 +198,9 @@ impl Answers {
         if let Some(ways) = Ways::of(window) {
             put("rx", counts_json(&ways.rx));
             put("tx", counts_json(&ways.tx));
+            if ways.local.packets > 0 {
+                put("local", counts_json(&ways.local));
+            }
             if let Some(speed) = self.link_bits_per_s {
                 put(
                     "link",
@@ -333,6 +336,10 @@ pub struct Ways {
     pub rx: Counts,
     /// Outgoing packets.
     pub tx: Counts,
+    /// Packets between two local hosts.
+    pub local: Counts,
+    /// All others: between two other hosts, without an address, or of a source that does not tell the direction.
+    pub neither: Counts,
     /// Covered time, ns; 0 if it is not known.
     time_ns: u64,
 }
@@ -340,9 +347,24 @@ pub struct Ways {
 impl Ways {
     /// The directions of the packets of a window; `None` if no packet has one.
     pub fn of(window: &Window<'_>) -> Option<Self> {
-        let Arrivals { rx, tx, .. } = window.arrivals;
+        let Arrivals { rx, tx, local, .. } = window.arrivals;
         let time_ns = window.time_ns().unwrap_or(0);
-        (rx.packets + tx.packets > 0).then_some(Self { rx, tx, time_ns })
+        let tally = window
+            .state
+            .map_or(Tally::default(), |state| *state.tally());
+        let known = |of: fn(&Counts) -> u64| of(&rx) + of(&tx) + of(&local);
+        let [packets, bytes] = [known(|it| it.packets), known(|it| it.bytes)];
+        let neither = Counts {
+            packets: tally.passed.saturating_sub(packets),
+            bytes: tally.bytes.saturating_sub(bytes),
+        };
+        (packets > 0).then_some(Self {
+            rx,
+            tx,
+            local,
+            neither,
+            time_ns,
+        })
     }
 
     /// Bits per second of the frames without FCS, if the time is known.

@@ -54,6 +54,7 @@ pub fn json(snapshot: &Snapshot, place: Option<&str>) -> Value {
     );
     put("rx", side(&arrivals.rx, totals.covered_ns));
     put("tx", side(&arrivals.tx, totals.covered_ns));
+    put("local", side(&arrivals.local, totals.covered_ns));
     put("broadcast", arrivals.broadcast.into());
     put("multicast", arrivals.multicast.into());
     put("keyless", keyless_json(&totals.keyless));
@@ -197,6 +198,7 @@ fn point(point: &Point, place: Option<&str>) -> Value {
         "bits_per_s": bits_per_second(measured.bytes, *covered_ns),
         "rx": side(&arrivals.rx, *covered_ns),
         "tx": side(&arrivals.tx, *covered_ns),
+        "local": side(&arrivals.local, *covered_ns),
         "dropped": dropped(arrivals, place),
     })
 }

@@ -278,6 +278,25 @@ impl Canvas<'_> {
                 self.rates(y, bits, packets);
             }
         }
+        self.local();
+    }
+
+    /// The rate of packets between local hosts, which are in neither graph, above the words on the upper one.
+    fn local(&mut self) {
+        let points = self.scene.snapshot.map(|snapshot| &snapshot.points[..]);
+        let now = points.and_then(|points| points.last());
+        let Some(totals) = now.map(|point| &point.totals) else {
+            return;
+        };
+        let local = totals.arrivals.local;
+        if local.packets == 0 || self.places.graph < 2 {
+            return;
+        }
+        let x = BEFORE_GRAPH + self.places.graph_width() + 1;
+        let rate = bits_per_second(local.bytes, totals.covered_ns);
+        let rate = rate.map_or("-".to_owned(), bit_rate);
+        let text = format!("{rate:>11} local");
+        self.put(x, self.places.graph - 1, &text, self.scene.look.plain());
     }
 
     fn rates(&mut self, y: u16, bits: &[Option<f64>], packets: &[Option<f64>]) {

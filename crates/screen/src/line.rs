@@ -25,7 +25,17 @@ pub fn line(snapshot: &Snapshot, about: &About, width: usize, ascii: bool) -> St
     };
     let arrivals = &totals.arrivals;
     text.push_str(&match about.has_sides {
-        true => format!("  in {}  out {}", rate(&arrivals.rx), rate(&arrivals.tx)),
+        true => {
+            let local = match arrivals.local.packets {
+                0 => String::new(),
+                _ => format!("  local {}", rate(&arrivals.local)),
+            };
+            format!(
+                "  in {}  out {}{local}",
+                rate(&arrivals.rx),
+                rate(&arrivals.tx)
+            )
+        }
         false => format!("  all {}", rate(&totals.measured)),
     });
     let pace = per_second(totals.measured.packets, ns);

@@ -24,7 +24,7 @@ use weir_packet::dns::Name;
 use weir_packet::flow::FlowKey;
 
 /// Number of this form; bytes of other forms are refused.
-const FORMAT: u8 = 1;
+const FORMAT: u8 = 2;
 
 /// Most bytes of a snapshot that is read.
 pub const LONGEST: usize = 2 << 20;
@@ -94,7 +94,7 @@ parts! {
     Point { from_ns, to_ns, totals }
     Totals { arrivals, measured, keyless, left_out, covered_ns }
     Arrivals {
-        received, filtered, denied, late, jumped, beyond, dropped, rx, tx, broadcast, multicast,
+        received, filtered, denied, late, jumped, beyond, dropped, rx, tx, local, broadcast, multicast,
     }
     Counts { packets, bytes }
     Keyless { not_ip, truncated, malformed, link_type }
@@ -509,6 +509,7 @@ mod tests {
             dropped: 7,
             rx: counts(8),
             tx: counts(9),
+            local: counts(21),
             broadcast: 10,
             multicast: 11,
         };
@@ -675,9 +676,9 @@ mod tests {
             health: None,
             findings: Vec::new(),
         };
-        let mut golden = vec![1, 2, 1, 0x80, 1, 1, 0, 1, 2, 0, 0xac, 2, 0, 0];
-        // Thirteen numbers of arrivals, two of packets, four without a key, two more; three lists and no health.
-        golden.extend([0; 13 + 2 + 4 + 2 + 4]);
+        let mut golden = vec![2, 2, 1, 0x80, 1, 1, 0, 1, 2, 0, 0xac, 2, 0, 0];
+        // Fifteen numbers of arrivals, two of packets, four without a key, two more; three lists and no health.
+        golden.extend([0; 15 + 2 + 4 + 2 + 4]);
         assert_eq!(snapshot.to_bytes(), golden);
         assert_eq!(Snapshot::of_bytes(&golden), Some(snapshot));
     }

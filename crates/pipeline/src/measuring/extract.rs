@@ -74,7 +74,7 @@ struct Masks {
     /// Packets with timestamps beyond the representable range.
     beyond: u64,
     /// Incoming and outgoing packets, of the measured ones.
-    ways: [u64; 2],
+    ways: [u64; 3],
     /// Measured packets to all stations.
     broadcast: u64,
     /// Measured packets to some stations.
@@ -382,18 +382,23 @@ impl Extract {
         );
     }
 
-    /// Masks of the incoming and of the outgoing packets in `kept`. Their observations begin at place `begin`.
-    fn ways(&self, layout: &Layout, frames: &[Frame<'_>], kept: u64, begin: usize) -> [u64; 2] {
-        let mut ways = [0; 2];
+    /// Masks of the incoming and of the outgoing packets in `kept`, and of those between local hosts. Their observations begin at place `begin`.
+    fn ways(&self, layout: &Layout, frames: &[Frame<'_>], kept: u64, begin: usize) -> [u64; 3] {
+        let mut ways = [0; 3];
         if let Some(local) = &self.local {
             let is_local = |address: Option<IpAddr>| address.is_some_and(|it| local.has(it));
             let places = (0..frames.len()).filter(|i| kept >> i & 1 == 1);
             for (i, packet) in places.zip(&self.ready.packets()[begin..]) {
                 let flow = &packet.flow;
                 let ends = [is_local(flow.source()), is_local(flow.destination())];
-                if packet.kind() == Kind::Flow && ends[0] != ends[1] {
-                    ways[usize::from(ends[0])] |= 1 << i;
-                }
+                let way = match ends {
+                    _ if packet.kind() != Kind::Flow => continue,
+                    [false, false] => continue,
+                    [false, true] => 0,
+                    [true, false] => 1,
+                    [true, true] => 2,
+                };
+                ways[way] |= 1 << i;
             }
             return ways;
         }
@@ -464,7 +469,7 @@ impl Extract {
             missing,
             jumped,
             beyond,
-            ways: [rx, tx],
+            ways: [rx, tx, local],
             broadcast,
             multicast,
         } = masks;
@@ -514,6 +519,7 @@ impl Extract {
                 dropped: count(missing),
                 rx: weighed(rx),
                 tx: weighed(tx),
+                local: weighed(local),
                 broadcast: count(broadcast),
                 multicast: count(multicast),
             };

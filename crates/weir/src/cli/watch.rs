@@ -87,8 +87,9 @@ pub struct WatchArgs {
     pub link: Option<f64>,
     /// Take NET for this side of the link; repeat it for several.
     ///
-    /// Packets from NET go out, packets to NET come in. This is for files, and for an interface
-    /// that gets a copy of the traffic of others. Without NET, interfaces say what they sent.
+    /// Packets from NET go out, packets to NET come in, packets between hosts of NET are local. This
+    /// is for files, and for an interface that gets a copy of the traffic of others. Without NET,
+    /// interfaces say what they sent.
     #[arg(hide_short_help = true, help_heading = ANSWER, long, value_name = "NET", value_parser = network)]
     pub local: Vec<(IpAddr, IpAddr)>,
     /// Wait for more at the end of the file

@@ -69,7 +69,7 @@ impl Lines {
         };
         let arrivals = &snapshot.totals.arrivals;
         let about = About {
-            has_sides: arrivals.rx.packets + arrivals.tx.packets > 0,
+            has_sides: arrivals.rx.packets + arrivals.tx.packets + arrivals.local.packets > 0,
             east_s: self.zone.east_s(snapshot.from_ns),
             status,
             ..About::default()

@@ -309,17 +309,30 @@ impl Report {
             return String::new();
         };
         let speed = self.answers.link_bits_per_s;
+        let plain = |counts: &Counts| match ways.rate(counts) {
+            None => bytes(counts.bytes),
+            Some(rate) => bit_rate(rate),
+        };
         let one = |counts: &Counts| match (ways.rate(counts), speed) {
-            (None, _) => bytes(counts.bytes),
-            (Some(rate), None) => bit_rate(rate),
             (Some(rate), Some(speed)) => {
                 format!("{} ({:.1} %)", bit_rate(rate), rate * 100.0 / speed)
             }
+            _ => plain(counts),
         };
         let link = speed.map_or(String::new(), |speed| {
             format!(", of {} each", bit_rate(speed))
         });
-        format!("  in {}, out {}{link}\n", one(&ways.rx), one(&ways.tx))
+        let mut others = String::new();
+        for (word, counts) in [("local", ways.local), ("neither", ways.neither)] {
+            if counts.packets > 0 {
+                let _ = write!(others, ", {word} {}", plain(&counts));
+            }
+        }
+        format!(
+            "  in {}, out {}{link}{others}\n",
+            one(&ways.rx),
+            one(&ways.tx)
+        )
     }
 
     /// Weight by which tables of packets and bytes are ranked.

@@ -482,7 +482,15 @@ fn local_networks_tell_the_directions_of_packets() {
         assert!((1.5..2.5).contains(&seconds), "{seconds} s");
     }
     let text = ask(&["--link", "1G"]).ok().text();
-    assert!(text.contains("%), of 1.0 Gbit/s each\n"), "{text}");
+    assert!(text.contains("%), of 1.0 Gbit/s each, neither "), "{text}");
+    // Packets between two local hosts have a figure of their own.
+    let all = ask(&["--local", "0.0.0.0/0", "--json"]).ok().text();
+    let all = objects(&all).remove(0);
+    let v4 = packets.iter().filter(|row| row[0].1.contains('.'));
+    let lengths: Vec<u64> = v4.map(|row| row[2].1.parse().unwrap()).collect();
+    let inside =
+        serde_json::json!({ "packets": lengths.len(), "bytes": lengths.iter().sum::<u64>() });
+    assert_eq!((&all["local"], &all["rx"]["packets"]), (&inside, &0.into()));
     assert!(!ask(&[]).ok().text().contains("each\n"));
     let refused = weir(["measure", &file, "--link", "1G"]);
     assert_eq!(refused.code, Some(2));
