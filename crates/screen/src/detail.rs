@@ -3,7 +3,7 @@
 use crate::draw::Canvas;
 use crate::graph::spark;
 use crate::rows::{Id, bytes_bound, tcp_of};
-use crate::text::packet_rate;
+use crate::text::{lines_of, packet_rate};
 use crate::ui::{Chosen, flow_of};
 use weir_measure::health::tcp;
 use weir_measure::{Counts, bits_per_second, per_second};
@@ -17,14 +17,14 @@ pub(crate) fn draw(canvas: &mut Canvas<'_>, chosen: &Chosen) {
     let (first, end) = canvas.lines();
     let look = canvas.scene.look;
     let (width, _) = canvas.size();
-    canvas.put(
-        1,
-        first,
-        &crate::text::shortened(&chosen.name, usize::from(width) - 2),
-        look.accent(),
-    );
+    let mut first = first;
+    // The whole key, however long, since tables may have shortened it.
+    for line in lines_of(&chosen.name, usize::from(width) - 2) {
+        canvas.put(1, first, &line, look.accent());
+        first += 1;
+    }
     let lines = figures(canvas, chosen);
-    for ((label, value), y) in lines.into_iter().zip(first + 1..end) {
+    for ((label, value), y) in lines.into_iter().zip(first..end) {
         canvas.put(3, y, &label, look.faint());
         canvas.put(22, y, &value, look.plain());
     }

@@ -1,7 +1,7 @@
 //! A step as one line, for terminals on which lines follow one another.
 
 use crate::scene::{About, Status};
-use crate::text::{begin, cells, clean, packet_rate, shortened};
+use crate::text::{begin, cells, clean, packet_rate, shortened, shortened_key};
 use weir_measure::{Counts, bits_per_second, per_second};
 use weir_messages::measured::name;
 use weir_messages::numbers::{bit_rate, grouped, percent};
@@ -54,7 +54,7 @@ pub fn line(snapshot: &Snapshot, about: &About, width: usize, ascii: bool) -> St
         text.push_str(&format!("  {:>7} ", percent(share, whole)));
         let room = width.saturating_sub(cells(&text));
         let name = clean(&name(table.kind, &row.listed.key), ascii);
-        text.push_str(&shortened(&name, room));
+        text.push_str(&shortened_key(&name, room));
     }
     begin(&text, width).to_owned()
 }

@@ -2,7 +2,7 @@
 
 use crate::graph::spark;
 use crate::look::Look;
-use crate::text::{age, clean, packet_rate, shortened};
+use crate::text::{age, clean, packet_rate, shortened, shortened_key};
 use crate::ui::{Only, Tab};
 use std::net::IpAddr;
 use weir_measure::health::{self, dns, tcp};
@@ -56,7 +56,7 @@ impl Row {
             Some(name) if left >= name.chars().count().min(LEAST) => {
                 format!("{} {}", self.cells[0], shortened(name, left))
             }
-            _ => shortened(&self.cells[0], room),
+            _ => shortened_key(&self.cells[0], room),
         }
     }
 }

@@ -73,6 +73,56 @@ pub(crate) fn shortened(text: &str, room: usize) -> String {
     format!("{begin}{}{end}", &dots[..room.min(2)])
 }
 
+/// The name of a key in at most `room` cells. Of two ends, each is shortened on its own, since the begin of one and the end of the other would
+/// look like an address.
+pub(crate) fn shortened_key(name: &str, room: usize) -> String {
+    /// Least cells of an end.
+    const LEAST: usize = 8;
+    let ends = [" > ", " <> "]
+        .into_iter()
+        .find_map(|middle| Some((middle, name.split_once(middle)?)));
+    // If little is left out, it is in the middle, and the ends can be read.
+    let is_far = 4 * room < 3 * cells(name);
+    let Some((middle, (first, other))) = ends.filter(|_| is_far) else {
+        return shortened(name, room);
+    };
+    // A protocol stands after the other end.
+    let (other, proto) = other.split_at(other.find(' ').unwrap_or(other.len()));
+    let left = room.saturating_sub(cells(middle) + cells(proto));
+    if left < 2 * LEAST {
+        return shortened(name, room);
+    }
+    let half = left / 2;
+    let of_first = cells(first).min(half.max(left.saturating_sub(cells(other))));
+    let [first, other] = [
+        shortened(first, of_first),
+        shortened(other, left - of_first),
+    ];
+    format!("{first}{middle}{other}{proto}")
+}
+
+/// The lines of a text, of at most `room` cells each, broken at blanks where possible.
+pub(crate) fn lines_of(text: &str, room: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for mut word in text.split(' ') {
+        let last = lines.last_mut().expect("there is a line");
+        let blank = usize::from(!last.is_empty());
+        if cells(last) + blank + cells(word) <= room {
+            last.push_str(&" "[..blank]);
+            last.push_str(word);
+            continue;
+        }
+        while cells(word) > room {
+            let part = begin(word, room.max(2));
+            word = &word[part.len()..];
+            lines.push(part.to_owned());
+        }
+        lines.push(word.to_owned());
+    }
+    lines.retain(|line| !line.is_empty());
+    lines
+}
+
 /// A rate of packets: `41.2 kpps`.
 pub(crate) fn packet_rate(per_s: f64) -> String {
     let (mut value, mut unit) = (per_s, 0);
@@ -122,6 +172,25 @@ mod tests {
         assert_eq!(shortened("漢字漢字漢", 9), "漢字..漢");
         assert_eq!(shortened("漢字漢字漢", 5), "漢..");
         assert_eq!(begin("a漢", 2), "a");
+    }
+
+    #[test]
+    fn each_end_of_a_key_is_shortened_on_its_own() {
+        let pair = "2001:db8:1:2:3:4:5:6 > 2001:db8:a:b:c:d:e:f";
+        for room in 0..60 {
+            assert!(cells(&shortened_key(pair, room)) <= room);
+        }
+        assert_eq!(shortened_key(pair, 25), "2001:..:5:6 > 2001:..:e:f");
+        assert_eq!(shortened_key(pair, 33), shortened(pair, 33));
+        let flow = "10.0.0.1:80 <> [2001:db8:a:b:c:d:e:f]:443 tcp";
+        assert_eq!(shortened_key(flow, 33), "10.0.0.1:80 <> [2001:..f]:443 tcp");
+        assert_eq!(shortened_key(flow, 45), flow);
+        assert_eq!(shortened_key("0123456789", 8), "012..789");
+        assert_eq!(
+            lines_of(pair, 24),
+            ["2001:db8:1:2:3:4:5:6 >", "2001:db8:a:b:c:d:e:f"]
+        );
+        assert_eq!(lines_of("0123456789 a", 4), ["0123", "4567", "89 a"]);
     }
 
     #[test]

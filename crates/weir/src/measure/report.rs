@@ -279,21 +279,19 @@ impl Report {
             if keys.len() > 1 {
                 let _ = writeln!(out, "  {kind}, by {}", self.answers.by);
             }
-            if let Some(columns) = self.answers.columns.clone() {
-                out.push_str(&self.chosen(window, i, &columns));
+            let table = if let Some(columns) = self.answers.columns.clone() {
+                self.chosen(window, i, &columns)
             } else if self.answers.by.is_distinct() {
-                out.push_str(&self.spread(kind, &state.spread(i, self.answers.rows)));
+                self.spread(kind, &state.spread(i, self.answers.rows))
             } else {
                 let table = self.answers.table(window, i);
                 let outside = self.outside(&table);
-                if table.rows.is_empty() && outside.is_empty() {
-                    let _ = writeln!(out, "  no packet has this key: {kind}");
-                } else {
+                (!table.rows.is_empty() || !outside.is_empty()).then(|| {
                     let columns = self.columns((kind, window.names), &table, &tally, time_ns);
-                    out.push_str(&grid(&columns, output_width()));
-                    out.push_str(&outside);
-                }
-            }
+                    grid(&columns, output_width()) + &outside
+                })
+            };
+            out.push_str(&table.unwrap_or_else(|| no_row(kind, &tally)));
             out.push_str(&self.changes(window, i, kind));
         }
         out.extend(window.names.map(names_line));
@@ -665,6 +663,17 @@ fn groups(arrivals: &Arrivals, tally: &Tally) -> String {
     }
 }
 
+/// The line in place of a table without a row, with a key that has rows, if there is one.
+fn no_row(kind: KeyKind, tally: &Tally) -> String {
+    let advice = match kind.is_of_frames() {
+        true if tally.passed > tally.keyless.sum() => "; --key host ranks them",
+        true if tally.keyless.not_ip > 0 => "; --key ethertype ranks them",
+        // The line on packets without a flow key says it.
+        _ => "",
+    };
+    format!("  no packet has this key: {kind}{advice}\n")
+}
+
 /// Packets without a flow key, and the tables that have them. If most packets are not IP and in no table, names keys for them.
 fn keyless(tally: &Tally, keys: &[KeyKind]) -> String {
     let reasons = keyless_reasons(&tally.keyless)
@@ -687,7 +696,7 @@ fn keyless(tally: &Tally, keys: &[KeyKind]) -> String {
     };
     let is_most = tally.keyless.not_ip > tally.passed / 2;
     let advice = match is_most && has_none {
-        true => "; --key ethertype and --key mac rank them",
+        true => "; --key ethertype ranks them",
         false => "",
     };
     format!("without flow key{tables}: {}{advice}", reasons.join(", "))

@@ -16,11 +16,21 @@ impl Report {
         window: &weir_measure::Window<'_>,
         i: usize,
         columns: &[Chosen],
-    ) -> String {
+    ) -> Option<String> {
         let mut rows: Vec<Vec<Cell>> = Vec::new();
         let late = self.answers.rows(window, i, |row| {
             rows.push(columns.iter().map(|column| column.cell(row)).collect());
         });
+        // Without a row there may be keys outside.
+        let is_distinct = self.answers.by.is_distinct();
+        let outside = match (rows.is_empty(), is_distinct, window.state) {
+            (false, ..) | (_, _, None) => String::new(),
+            (true, false, _) => self.outside(&self.answers.table(window, i)),
+            (true, true, Some(state)) => self.outside_spread(&state.spread(i, self.answers.rows)),
+        };
+        if rows.is_empty() && outside.is_empty() {
+            return None;
+        }
         let mut grid_columns = Vec::new();
         for (at, column) in columns.iter().enumerate() {
             let cells = rows.iter().map(|row| self.cell(&row[at], column.unit()));
@@ -32,7 +42,7 @@ impl Report {
                 narrow: Narrow::Stays,
             });
         }
-        let mut out = grid(&grid_columns, output_width());
+        let mut out = grid(&grid_columns, output_width()) + &outside;
         if late > 0 {
             let _ = writeln!(
                 out,
@@ -40,7 +50,7 @@ impl Report {
                 packets(late)
             );
         }
-        out
+        Some(out)
     }
 
     /// A value for people, as the usual tables show it.

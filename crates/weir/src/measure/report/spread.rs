@@ -19,9 +19,13 @@ pub fn elements(by: By, count: u64) -> String {
 
 impl Report {
     /// Table of the keys with the most elements, and lines on the keys outside and on the sample.
-    pub fn spread(&self, kind: KeyKind, table: &SpreadTable) -> String {
+    pub fn spread(&self, kind: KeyKind, table: &SpreadTable) -> Option<String> {
+        let outside = self.outside_spread(table);
+        if table.rows.is_empty() && outside.is_empty() {
+            return None;
+        }
         let mut out = grid(&self.spread_columns(kind, table), output_width());
-        out.push_str(&self.outside_spread(table));
+        out.push_str(&outside);
         let is_known = table.rows.iter().all(|row| row.unanswered.is_some());
         if !is_known {
             out.push_str(
@@ -42,7 +46,7 @@ impl Report {
                 size(table.sample.memory_for_most),
             );
         }
-        out
+        Some(out)
     }
 
     fn spread_columns(&self, kind: KeyKind, table: &SpreadTable) -> Vec<Column> {
@@ -78,7 +82,7 @@ impl Report {
     }
 
     /// A line on the keys outside the rows; empty if there are none.
-    fn outside_spread(&self, table: &SpreadTable) -> String {
+    pub(super) fn outside_spread(&self, table: &SpreadTable) -> String {
         let by = self.answers.by;
         let keys = match table.keys {
             Keys::About(keys) if keys.value == 0 && table.kind == BoundKind::Exact => {

@@ -363,10 +363,27 @@ fn text_names_the_keys_that_rank_other_frames() {
     let text = |keys: &[&str]| weir([&["measure", &file][..], keys].concat()).ok().text();
     let plain = text(&[]);
     assert!(
-        plain.contains("in no table: 48 not IP; --key ethertype and --key mac rank them"),
+        plain.contains("in no table: 48 not IP; --key ethertype ranks them"),
         "{plain}"
     );
     assert!(plain.contains("  broadcast 100.0 %\n"), "{plain}");
+    // A table without a row is a line, in each form of the table.
+    for more in [&[][..], &["--columns", "src,packets"], &["--by", "bytes"]] {
+        let text = text(&[&["--key", "src"], more].concat());
+        assert!(text.contains("\n  no packet has this key: src\n"), "{text}");
+    }
+    let text_by_peers = text(&["--key", "src", "--by", "peers"]);
+    assert!(text_by_peers.contains("\n  no packet has this key: src\n"));
+    // Raw IP has no MAC addresses.
+    let raw = temp.file(
+        "raw.pcap",
+        &[pcap_header(65_535, 101), pcap_record(1, &udp(53, 10)[14..])].concat(),
+    );
+    let raw = weir(["measure", &raw, "--key", "mac"]).ok().text();
+    assert!(
+        raw.contains("\n  no packet has this key: mac; --key host ranks them\n"),
+        "{raw}"
+    );
     let ranked = text(&["--key", "ethertype"]);
     assert!(ranked.contains("without flow key: 48 not IP\n"), "{ranked}");
     assert!(ranked.contains("1  arp"), "{ranked}");
