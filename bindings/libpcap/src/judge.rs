@@ -55,7 +55,7 @@ impl Judge {
 /// A program for live captures, which judges frames as they were on the wire.
 ///
 /// The kernel takes the outermost VLAN tag out of a frame before a filter runs. libpcap's programs then load the tag as data of the
-/// kernel.
+/// kernel, as they load the direction and the number of the interface.
 #[derive(Debug, Default)]
 pub struct LiveJudge {
     insns: Vec<Insn>,
@@ -64,16 +64,28 @@ pub struct LiveJudge {
     tagged: Option<(u16, Option<Program>)>,
 }
 
-/// Codes and offsets of the loads of the tag. **Source**: linux/filter.h.
+/// Origin of frames: data of the kernel that programs load.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Origin {
+    /// Whether this host sends the frames.
+    pub is_outgoing: bool,
+    /// Number of the interface.
+    pub interface: u32,
+}
+
+/// Offsets of loads of data of the kernel. **Source**: linux/filter.h.
+const DIRECTION: u32 = -0x1000_i32 as u32 + 4;
+const INTERFACE: u32 = -0x1000_i32 as u32 + 8;
 const TAG: u32 = -0x1000_i32 as u32 + 44;
 const TAG_PRESENT: u32 = -0x1000_i32 as u32 + 48;
 
 impl LiveJudge {
-    /// Takes a program that libpcap has accepted.
-    pub fn new(insns: &[Insn]) -> Self {
+    /// Takes a program that libpcap has accepted, for frames of this origin.
+    pub fn new(insns: &[Insn], origin: Origin) -> Self {
+        let insns = with_origin(insns, origin);
         Self {
-            untagged: Judge::new(&with_tag(insns, None)).unwrap_or_default(),
-            insns: insns.to_vec(),
+            untagged: Judge::new(&with_tag(&insns, None)).unwrap_or_default(),
+            insns,
             tagged: None,
         }
     }
@@ -121,6 +133,20 @@ fn tag_of(frame: &[u8]) -> Option<u16> {
 
 fn is_load(insn: &Insn) -> bool {
     matches!(insn.code, 0x20 | 0x28 | 0x30)
+}
+
+/// The program with constants in place of the loads of direction and interface.
+fn with_origin(insns: &[Insn], origin: Origin) -> Vec<Insn> {
+    /// `PACKET_OUTGOING` of linux/if_packet.h. libpcap's programs ask for no other kind.
+    const OUTGOING: u32 = 4;
+    let constant = |insn: &Insn| match insn.k {
+        DIRECTION if is_load(insn) => {
+            Insn::statement(0, if origin.is_outgoing { OUTGOING } else { 0 })
+        }
+        INTERFACE if is_load(insn) => Insn::statement(0, origin.interface),
+        _ => *insn,
+    };
+    insns.iter().map(constant).collect()
 }
 
 /// The program with constants in place of the loads of the tag.

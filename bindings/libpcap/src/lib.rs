@@ -22,6 +22,7 @@ pub mod judge;
 pub mod keep;
 pub mod live;
 pub mod offline;
+pub mod outputs;
 pub mod real;
 pub mod records;
 pub mod settings;

@@ -3,7 +3,7 @@
 //! `WEIR_SCENARIOS` is the number of scenarios; a failure prints the seed of its scenario, which `WEIR_SEED` repeats alone.
 
 use crate::handles::{self, Handle, Source};
-use crate::judge::LiveJudge;
+use crate::judge::{LiveJudge, Origin};
 use crate::live::{Live, Packet, Reader, Waited};
 use crate::settings::Backend;
 use crate::types::*;
@@ -132,7 +132,7 @@ impl Reader for Simulated {
     }
 
     fn set_filter(&mut self, insns: &[Insn]) {
-        self.kernel.borrow_mut().filter = LiveJudge::new(insns);
+        self.kernel.borrow_mut().filter = LiveJudge::new(insns, Origin::default());
     }
 
     fn counts(&mut self) -> Counts {

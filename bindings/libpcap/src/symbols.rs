@@ -25,13 +25,13 @@ macro_rules! symbols {
             passed pcap_datalink_val_to_name(link: c_int) -> *const c_char;
             ours pcap_dispatch(p: *mut Pcap, count: c_int, callback: Handler, user: *mut c_uchar) -> c_int;
             ours pcap_dump(user: *mut c_uchar, header: *const Header, data: *const c_uchar);
-            passed pcap_dump_close(dumper: *mut Dumper);
+            ours pcap_dump_close(dumper: *mut Dumper);
             passed pcap_dump_file(dumper: *mut Dumper) -> *mut FILE;
             passed pcap_dump_flush(dumper: *mut Dumper) -> c_int;
             passed pcap_dump_fopen(p: *mut Pcap, file: *mut FILE) -> *mut Dumper;
             passed pcap_dump_ftell(dumper: *mut Dumper) -> c_long;
             passed pcap_dump_ftell64(dumper: *mut Dumper) -> i64;
-            passed pcap_dump_open(p: *mut Pcap, name: *const c_char) -> *mut Dumper;
+            ours pcap_dump_open(p: *mut Pcap, name: *const c_char) -> *mut Dumper;
             passed pcap_dump_open_append(p: *mut Pcap, name: *const c_char) -> *mut Dumper;
             passed pcap_ether_aton(text: *const c_char) -> *mut c_uchar;
             passed pcap_ether_hostton(name: *const c_char) -> *mut c_uchar;

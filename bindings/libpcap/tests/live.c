@@ -58,6 +58,7 @@ int main(int count, char **words) {
         return 1;
     }
     if (!strcmp(mode, "early")) filter("udp port 7");
+    if (!strcmp(mode, "inbound")) filter("inbound and udp port 7");
     if (!strcmp(mode, "in")) pcap_setdirection(p, PCAP_D_IN);
     if (!strcmp(mode, "out")) pcap_setdirection(p, PCAP_D_OUT);
     printf("ready\n");

@@ -1,21 +1,26 @@
 //! Captures by weir's ring in programs of libpcap: what is sent, is delivered or counted as dropped.
 
+mod preloaded;
+#[path = "live/scenarios.rs"]
+mod scenarios;
+
+use preloaded::preloaded;
+
 use std::io::{BufRead, BufReader, Read, Write};
-use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use weir_io::sys::packet_socket::Sender;
 use weir_testkit::{Scratch, have, links, net, skipped, wait};
 
-fn library() -> PathBuf {
-    let deps = std::env::current_exe().unwrap();
-    deps.with_file_name("libweir_pcap.so")
-}
-
 /// Compiles the program of `live.c`; `None` if there is no compiler or no libpcap to compile with.
 fn program(test: &str, scratch: &Scratch) -> Option<String> {
-    let program = scratch.at("live");
-    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/live.c");
-    let words = ["-O1", "-o", &program, source, "-lpcap", "-lpthread"];
+    compiled(test, scratch, "live.c")
+}
+
+/// Compiles a program; `None` if there is no compiler or no libpcap to compile with.
+fn compiled(test: &str, scratch: &Scratch, source: &str) -> Option<String> {
+    let program = scratch.at("program");
+    let source = format!("{}/tests/{source}", env!("CARGO_MANIFEST_DIR"));
+    let words = ["-O1", "-o", &program, &source, "-lpcap", "-lpthread"];
     let done = Command::new("cc").args(words).output();
     if done.is_ok_and(|done| done.status.success()) {
         return Some(program);
@@ -50,18 +55,18 @@ fn started(
     mode: &str,
     variables: Option<Variables<'_>>,
 ) -> (Child, BufReader<ChildStdout>) {
-    let mut command = Command::new(program);
-    command
+    let mut command = match variables {
+        Some(_) => preloaded(program),
+        None => Command::new(program),
+    };
+    let child = command
         .args([mode, "near"])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
-    if let Some(variables) = variables {
-        command
-            .env("LD_PRELOAD", library())
-            .envs(variables.iter().copied());
-    }
-    let mut child = command.spawn().unwrap();
+        .stderr(Stdio::piped())
+        .envs(variables.unwrap_or_default().iter().copied())
+        .spawn();
+    let mut child = child.unwrap();
     let mut output = BufReader::new(child.stdout.take().unwrap());
     let mut line = String::new();
     output.read_line(&mut line).unwrap();
@@ -120,6 +125,9 @@ fn ways_to_read_see_what_libpcap_shows() {
     for pair in seen(&program, &ways, &frames).chunks(2) {
         assert_eq!(pair[1], pair[0]);
     }
+    // libpcap itself judges the first blocks after a filter was set, and knows no direction there.
+    let text = seen(&program, &[("inbound", Some(RING))], &frames).remove(0);
+    assert!(text.contains(" 100 packets "), "{text}");
 }
 
 #[test]
@@ -195,9 +203,8 @@ fn tcpdump_writes_all_that_its_filter_passes() {
         "1000",
         "udp port 7",
     ];
-    let mut child = Command::new("tcpdump")
+    let mut child = preloaded("tcpdump")
         .args(words)
-        .env("LD_PRELOAD", library())
         .env("WEIR_RING", "8M")
         .stderr(Stdio::piped())
         .spawn()
@@ -276,13 +283,15 @@ fn ways_to_read_by_af_xdp_see_what_libpcap_shows() {
     // The kernel takes the tag out before libpcap's filter runs, and AF_XDP leaves it in.
     let tagged = frame(7, 60);
     frames.push([&tagged[..12], &[0x81, 0, 0, 5], &tagged[12..]].concat());
-    let modes = ["all", "early", "out", "break", "select", "fork"];
+    let modes = ["all", "early", "inbound", "out", "break", "select", "fork"];
     let plain = seen(&program, &modes.map(|mode| (mode, None)), &frames);
     for (mode, plain) in modes.iter().zip(plain) {
         let ours = seen(&program, &[(mode, Some(&variables[..]))], &frames).remove(0);
         if *mode == "out" {
             // AF_XDP's counts are of received packets.
             assert!(ours.contains(" 0 packets "), "{ours}");
+        } else if *mode == "inbound" {
+            assert!(ours.contains(" 101 packets "), "{ours}");
         } else {
             assert_eq!(ours, plain);
         }
@@ -360,6 +369,91 @@ fn an_interface_of_this_host_is_not_taken_away() {
     }
 }
 
+/// Huge pages in the kernel's pool for a test.
+struct Pool(String);
+
+const POOL: &str = "/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages";
+
+impl Pool {
+    /// Adds pages to the pool; without the right to do so, or without memory, the pool stays as it is.
+    fn with(pages: u64) -> Self {
+        let before = std::fs::read_to_string(POOL).unwrap_or_default();
+        let count = before.trim().parse::<u64>().unwrap_or(0);
+        let _ = std::fs::write(POOL, (count + pages).to_string());
+        Self(before)
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        let _ = std::fs::write(POOL, &self.0);
+    }
+}
+
+/// Lines of smaps about a mapping of 8 MiB without a file; an empty text if there is none.
+fn mapping(process: u32) -> String {
+    let maps = std::fs::read_to_string(format!("/proc/{process}/smaps")).unwrap();
+    let (mut found, mut is_inside) = (String::new(), false);
+    for line in maps.lines() {
+        if line.contains('-') && !line.contains("kB") {
+            is_inside = line.ends_with("/dev/zero (deleted)") || line.contains("/anon_hugepage");
+            if found.contains("Size:               8192 kB") {
+                break;
+            }
+            found.clear();
+        }
+        if is_inside {
+            found += &format!("{line}\n");
+        }
+    }
+    found
+}
+
+/// The kernel is asked which pages the packets of AF_XDP lie in.
+#[test]
+fn pages_are_those_that_were_asked_for() {
+    let test = "pages_are_those_that_were_asked_for";
+    let scratch = Scratch::new();
+    let Some(program) = program(test, &scratch).filter(|_| net::cable(test, "")) else {
+        return;
+    };
+    let _pool = Pool::with(4);
+    let field = |text: &str, name: &str| -> u64 {
+        let line = text.lines().find(|line| line.starts_with(name));
+        numbers(line.unwrap_or_default()).pop().unwrap_or(0)
+    };
+    for (policy, page, huge) in [("virtual", 4, 0), ("hugetlb", 2048, 8192), ("thp", 4, 8192)] {
+        let variables = [
+            ("WEIR_BACKEND", "af_xdp"),
+            ("WEIR_RING", "8M"),
+            ("WEIR_PAGES", policy),
+        ];
+        let (mut child, mut output) = started(&program, "all", Some(&variables));
+        let mapping = mapping(child.id());
+        child.stdin.take().unwrap().write_all(b"\n").unwrap();
+        output.read_to_string(&mut String::new()).unwrap();
+        let done = child.wait_with_output().unwrap();
+        let told = String::from_utf8_lossy(&done.stderr);
+        if policy != "virtual" && told.contains(&format!("packet memory: {policy}: ")) {
+            skipped(test, told.trim());
+            continue;
+        }
+        assert_eq!(
+            field(&mapping, "KernelPageSize:"),
+            page,
+            "{policy}: {mapping}{told}"
+        );
+        let huge_fields = [
+            "AnonHugePages:",
+            "ShmemPmdMapped:",
+            "Shared_Hugetlb:",
+            "Private_Hugetlb:",
+        ];
+        let sum: u64 = huge_fields.iter().map(|name| field(&mapping, name)).sum();
+        assert_eq!(sum, huge, "{policy}: {mapping}");
+    }
+}
+
 /// tcpdump reads the segments, which are pcapng files, and the counts agree.
 #[test]
 fn a_record_has_what_the_program_has_read() {
@@ -418,10 +512,9 @@ fn captured(
     }
     let scratch = Scratch::new();
     let file = scratch.at("out");
-    let mut child = Command::new(words[0])
+    let mut child = preloaded(words[0])
         .args(["-i", "near", "-c", packets, "-w", &file])
         .args(&words[1..])
-        .env("LD_PRELOAD", library())
         .env("WEIR_RING", "8M")
         .stdout(Stdio::null())
         .stderr(Stdio::null())

@@ -1,30 +1,20 @@
 //! Programs of libpcap with this library in front of it: their answers and their exit codes stay, to the letter.
 
+mod preloaded;
+
+use preloaded::{library, preloaded};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use weir_testkit::savefile::{Pcap, Pcapng};
 use weir_testkit::{Scratch, captures, have, links, skipped};
 
-/// The library, which lies beside the tests.
-fn library() -> PathBuf {
-    let deps = std::env::current_exe().unwrap();
-    let path = deps.with_file_name("libweir_pcap.so");
-    assert!(path.exists(), "{} is built with the tests", path.display());
-    path
-}
-
 /// What a program prints and returns, with and without the library.
 fn both(program: &str, words: &[&str]) -> [Output; 2] {
-    let run = |library: Option<PathBuf>| {
-        let mut command = Command::new(program);
+    [Command::new(program), preloaded(program)].map(|mut command| {
         command.args(words).stdin(Stdio::null()).env("TZ", "UTC");
-        if let Some(library) = library {
-            command.env("LD_PRELOAD", library);
-        }
         command.output().unwrap()
-    };
-    [run(None), run(Some(library()))]
+    })
 }
 
 #[track_caller]

@@ -2,6 +2,9 @@
 //!
 //! Their sources are beside the workspace, since their licence asks for texts that this repository does not have.
 
+mod preloaded;
+
+use preloaded::preloaded;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -89,19 +92,20 @@ fn start(scratch: &Scratch, line: &str, number: usize, is_ours: bool) -> Child {
         .split(' ')
         .map(|word| word.replace("OUT", &scratch.at(&format!("out{number}{is_ours}"))))
         .collect();
-    let mut command = Command::new(scratch.at(&words[0]));
-    command
+    let program = scratch.at(&words[0]);
+    let mut command = if is_ours {
+        preloaded(&program)
+    } else {
+        Command::new(&program)
+    };
+    let child = command
         .args(&words[1..])
+        .env("WEIR_RING", "4M")
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
-    if is_ours {
-        let deps = std::env::current_exe().unwrap();
-        command
-            .env("LD_PRELOAD", deps.with_file_name("libweir_pcap.so"))
-            .env("WEIR_RING", "4M");
-    }
-    command.spawn().unwrap()
+        .stderr(Stdio::piped())
+        .spawn();
+    child.unwrap()
 }
 
 /// Exit code and lines of a program; numbers of packets are added up, since portions differ.
@@ -138,12 +142,16 @@ fn test_programs_of_libpcap_end_as_without() {
     let both = |number: usize, line: &str| {
         [false, true].map(|is_ours| start(&scratch, line, number, is_ours))
     };
+    // One program gives the kernel what it has not set, to see whether valgrind tells.
+    let is_checked = std::env::var_os("WEIR_TEST_UNDER").is_some();
+    let wanted = |line: &&&str| !(is_checked && line.starts_with("valgrindtest"));
     let others: Vec<_> = OTHERS
         .iter()
+        .filter(wanted)
         .enumerate()
         .map(|(number, line)| both(number, line))
         .collect();
-    for (line, pair) in OTHERS.iter().zip(others) {
+    for (line, pair) in OTHERS.iter().filter(wanted).zip(others) {
         let [plain, ours] = pair.map(ended);
         assert_eq!(ours, plain, "{line}");
     }

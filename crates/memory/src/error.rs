@@ -52,12 +52,14 @@ pub enum Error {
         page_bytes: usize,
     },
     /// Transparent huge pages are switched off.
-    #[error("{policy}: transparent huge pages are off ({mode}): echo madvise | sudo tee {file}")]
+    #[error("{policy}: transparent huge pages are off ({mode}): echo {wanted} | sudo tee {file}")]
     ThpOff {
         /// The requested policy.
         policy: Policy,
         /// The kernel's setting.
         mode: String,
+        /// The setting that this needs.
+        wanted: &'static str,
         /// File in which the setting is changed.
         file: &'static str,
     },

@@ -209,7 +209,7 @@ impl Pages {
             match field {
                 "KernelPageSize" => pages.kernel_page = bytes,
                 "Rss" => pages.resident += bytes,
-                "AnonHugePages" => pages.huge += bytes,
+                "AnonHugePages" | "ShmemPmdMapped" => pages.huge += bytes,
                 // Pages of the pool are included in no other count.
                 "Private_Hugetlb" | "Shared_Hugetlb" => {
                     pages.resident += bytes;

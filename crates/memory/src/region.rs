@@ -24,6 +24,9 @@ const TRIES: usize = 8;
 
 const THP_MODE: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
 
+/// The same for memory that a child process shares.
+const SHARED_THP_MODE: &str = "/sys/kernel/mm/transparent_hugepage/shmem_enabled";
+
 /// Zeroed memory in a mapping of its own, made of the requested pages, given back when dropped.
 ///
 /// Two regions never share a mapping, so [`Region::obtained`] describes this region alone. If a region is made of pages, a write
@@ -123,7 +126,7 @@ fn auto(len: usize, request: &Request) -> Result<Region, Error> {
             }
             Err(why) => stepped_down.push((Policy::Hugetlb2M, why)),
         }
-        match thp_mode(Policy::Thp) {
+        match thp_mode(Policy::Thp, request.shared) {
             Ok(()) => {
                 let memory = mapped(len, 1, HUGE, request)?;
                 match memory.advise_huge(true) {
@@ -211,7 +214,7 @@ fn forced_thp(len: usize, request: &Request) -> Result<Memory, Error> {
 }
 
 fn populated_thp(len: usize, policy: Policy, request: &Request) -> Result<Memory, Error> {
-    thp_mode(policy)?;
+    thp_mode(policy, request.shared)?;
     let memory = mapped(len, HUGE, HUGE, request)?;
     memory
         .advise_huge(true)
@@ -344,16 +347,22 @@ fn failed(what: &'static str, bytes: usize, source: io::Error) -> Error {
 }
 
 /// Checks that transparent huge pages are available by advice.
-fn thp_mode(policy: Policy) -> Result<(), Error> {
+fn thp_mode(policy: Policy, is_shared: bool) -> Result<(), Error> {
+    let (file, wanted) = match is_shared {
+        false => (THP_MODE, "madvise"),
+        true => (SHARED_THP_MODE, "advise"),
+    };
     let off = |mode: &str| {
         Err(Error::ThpOff {
             policy,
             mode: mode.to_owned(),
-            file: THP_MODE,
+            wanted,
+            file,
         })
     };
-    match fs::read_to_string(THP_MODE) {
+    match fs::read_to_string(file) {
         Ok(modes) if modes.contains("[never]") => off("never"),
+        Ok(modes) if modes.contains("[deny]") => off("deny"),
         Ok(_) if sys::thp_disabled() => off("disabled for this process by prctl"),
         Ok(_) => Ok(()),
         Err(_) => Err(Error::NoSuchPages {

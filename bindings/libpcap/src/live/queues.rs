@@ -1,7 +1,7 @@
 //! Packets of AF_XDP's sockets, one for each queue of an interface.
 
 use super::{Packet, Reader, Waited};
-use crate::judge::LiveJudge;
+use crate::judge::{LiveJudge, Origin};
 use crate::settings::{Backend, Settings};
 use core::sync::atomic::AtomicBool;
 use std::io;
@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use weir_filter::{Insn, MAX_BATCH};
 use weir_io::live::{Backend as _, Counts, Lease, Next};
+use weir_io::sys::packet_socket;
 use weir_io::sys::xdp::{self, Socket};
 use weir_packet::Frame;
 use weir_packet::savefile::Bytes;
@@ -43,6 +44,7 @@ pub struct Queues {
     passing: u64,
     snaplen: u32,
     judge: LiveJudge,
+    interface: u32,
     rejected: u64,
     /// Whether packets have arrived since the last wait.
     is_busy: bool,
@@ -91,6 +93,7 @@ impl Queues {
             passing: 0,
             snaplen,
             judge: LiveJudge::default(),
+            interface: packet_socket::index_of(name).unwrap_or(0),
             rejected: 0,
             is_busy: false,
             is_polled: false,
@@ -165,7 +168,11 @@ impl Reader for Queues {
     }
 
     fn set_filter(&mut self, insns: &[Insn]) {
-        self.judge = LiveJudge::new(insns);
+        let origin = Origin {
+            is_outgoing: false,
+            interface: self.interface,
+        };
+        self.judge = LiveJudge::new(insns, origin);
         let kept = self.passing & self.verdicts();
         self.rejected += u64::from((self.passing & !kept).count_ones());
         self.passing = kept;

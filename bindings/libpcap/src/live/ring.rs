@@ -1,8 +1,8 @@
 //! Packets of AF_PACKET's ring.
 
 use super::{Packet, Reader, attach, key};
-use crate::judge::LiveJudge;
-use crate::settings::{Backend, Settings};
+use crate::judge::{LiveJudge, Origin};
+use crate::settings::{Backend, Settings, say};
 use core::sync::atomic::AtomicBool;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
@@ -38,8 +38,12 @@ pub struct RingReader {
     /// The records of the lease that were not taken.
     records: *const [u8],
     left: u64,
+    /// Records that cannot be found any more, because the program has written into the ring.
+    destroyed: u64,
     snaplen: u32,
-    judge: LiveJudge,
+    /// The filter, for received packets and for sent packets.
+    judges: [LiveJudge; 2],
+    interface: u32,
     /// Packets whose times have a key up to this one may have passed an earlier filter.
     checked_until: u64,
 }
@@ -68,10 +72,26 @@ impl RingReader {
             lease: None,
             records: &[],
             left: 0,
+            destroyed: 0,
             snaplen,
-            judge: LiveJudge::default(),
+            judges: [LiveJudge::default(), LiveJudge::default()],
+            interface: packet_socket::index_of(name).unwrap_or(0),
             checked_until: 0,
         })
+    }
+
+    /// Gives up the rest of a block. A program that writes after the end of a packet, as `sipdump` does, changes the next record's header.
+    #[cold]
+    #[inline(never)]
+    fn give_up(&mut self) -> bool {
+        if self.left > 0 && self.destroyed == 0 {
+            say(
+                "the program writes into the memory of the capture: packets there are lost, and count as dropped",
+            );
+        }
+        self.destroyed += self.left;
+        self.left = 0;
+        false
     }
 
     /// Judges a packet that an earlier filter may have let in, and takes another if it does not pass.
@@ -84,7 +104,8 @@ impl RingReader {
             wire_len: packet.wire_len,
             interface: 0,
         };
-        self.judge.matches(&[frame]) & 1 != 0 || self.take(packet)
+        let judge = &mut self.judges[usize::from(packet.is_outgoing)];
+        judge.matches(&[frame]) & 1 != 0 || self.take(packet)
     }
 }
 
@@ -108,10 +129,19 @@ impl Reader for RingReader {
             other => *other,
         });
         let everything = [Insn::statement(6, self.snaplen)];
-        self.judge = LiveJudge::new(insns);
+        self.judges = [false, true].map(|is_outgoing| {
+            let origin = Origin {
+                is_outgoing,
+                interface: self.interface,
+            };
+            LiveJudge::new(insns, origin)
+        });
         self.checked_until = if attach(self.fd(), &passing.collect::<Vec<_>>()).is_ok() {
             let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-            now.map_or(ALWAYS, |now| key(now.as_secs() as u32, now.subsec_nanos()))
+            // A packet that the earlier filter has just passed gets its time later.
+            now.map_or(ALWAYS, |now| {
+                key(now.as_secs() as u32 + 1, now.subsec_nanos())
+            })
         } else {
             // The kernel refuses what it knows nothing of, or what is too long for it.
             let _ = attach(self.fd(), &everything);
@@ -122,10 +152,12 @@ impl Reader for RingReader {
     fn counts(&mut self) -> Counts {
         // The ring reads its counts where a wait ends.
         let _ = self.ring.wait(Duration::ZERO);
+        let counts = self.ring.counts();
         Counts {
             // The program's filter in the kernel does not count.
-            filtered: self.judge.is_empty().then_some(0),
-            ..self.ring.counts()
+            filtered: self.judges[0].is_empty().then_some(0),
+            dropped: counts.dropped + self.destroyed,
+            ..counts
         }
     }
 
@@ -138,15 +170,13 @@ impl Reader for RingReader {
         // SAFETY: the lease holds the records, and nobody writes to them.
         let records = unsafe { &*self.records };
         let Some(head) = records.first_chunk::<RECORD>().filter(|_| self.left > 0) else {
-            self.left = 0;
-            return false;
+            return self.give_up();
         };
         let frame = usize::from(u16::from_ne_bytes([head[FRAME], head[FRAME + 1]]));
         packet.captured = word(head, CAPTURED);
         if frame + packet.captured as usize > records.len() {
             // The record leads out of its block.
-            self.left = 0;
-            return false;
+            return self.give_up();
         }
         packet.data = records[frame..].as_ptr();
         packet.seconds = word(head, SECONDS);
@@ -156,7 +186,10 @@ impl Reader for RingReader {
         let next = word(head, NEXT) as usize;
         match records.get(next..) {
             Some(rest) if next > 0 => (self.records, self.left) = (rest, self.left - 1),
-            _ => self.left = 0,
+            _ => {
+                self.left -= 1;
+                self.give_up();
+            }
         }
         packet.is_last = self.left == 0;
         if packet.key() > self.checked_until {

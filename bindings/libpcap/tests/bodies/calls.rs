@@ -9,7 +9,7 @@
 //! are equal.
 
 use super::lib::types::*;
-use super::lib::{calls, handles, real};
+use super::lib::{calls, handles, outputs, real};
 use core::ffi::{CStr, c_char, c_int, c_uchar};
 use core::ptr::{null, null_mut};
 use std::ffi::CString;
@@ -33,6 +33,8 @@ struct Functions {
     break_loop: unsafe extern "C-unwind" fn(*mut Pcap),
     file: unsafe extern "C-unwind" fn(*mut Pcap) -> *mut libc::FILE,
     dump: Handler,
+    dump_open: unsafe extern "C-unwind" fn(*mut Pcap, *const c_char) -> *mut Dumper,
+    dump_close: unsafe extern "C-unwind" fn(*mut Dumper),
 }
 
 const OURS: Functions = Functions {
@@ -46,6 +48,8 @@ const OURS: Functions = Functions {
     break_loop: calls::pcap_breakloop,
     file: calls::pcap_file,
     dump: calls::dump_unlocked,
+    dump_open: outputs::pcap_dump_open,
+    dump_close: outputs::pcap_dump_close,
 };
 
 /// Functions of libpcap with the type that the table gives them.
@@ -70,6 +74,8 @@ const THEIRS: Functions = theirs! {
     break_loop: pcap_breakloop(p: *mut Pcap),
     file: pcap_file(p: *mut Pcap) -> *mut libc::FILE,
     dump: pcap_dump(user: *mut c_uchar, header: *const Header, data: *const c_uchar),
+    dump_open: pcap_dump_open(p: *mut Pcap, name: *const c_char) -> *mut Dumper,
+    dump_close: pcap_dump_close(dumper: *mut Dumper),
 };
 
 /// Packets and results of a program, in order.
@@ -164,7 +170,7 @@ impl User {
         let Some((dumper, _)) = self.output else {
             let file = nameless(b"");
             // SAFETY: the handle is open, and the name ends with a 0.
-            let dumper = unsafe { real::pcap_dump_open(self.p, name_of(&file).as_ptr()) };
+            let dumper = unsafe { (self.functions.dump_open)(self.p, name_of(&file).as_ptr()) };
             if !dumper.is_null() {
                 self.output = Some((dumper, file));
             } else {
@@ -189,7 +195,7 @@ impl User {
         // SAFETY: both are open.
         unsafe {
             if let Some((dumper, mut file)) = self.output.take() {
-                real::pcap_dump_close(dumper);
+                (self.functions.dump_close)(dumper);
                 let mut bytes = Vec::new();
                 file.read_to_end(&mut bytes).expect("it is a file");
                 let (len, sum) = (bytes.len(), sum(&bytes));

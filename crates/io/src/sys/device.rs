@@ -1,6 +1,7 @@
 //! Queries about network interfaces and about kinds of socket; the module changes no setting.
 
 use crate::netlink::{self, attribute, malformed};
+use crate::sys::option::zeroed;
 use std::ffi::c_int;
 use std::io;
 use std::net::IpAddr;
@@ -94,13 +95,10 @@ fn ethtool<const N: usize>(interface: &str, command: u32) -> io::Result<[u32; N]
     for (to, byte) in name.iter_mut().zip(interface.bytes()) {
         *to = byte as libc::c_char;
     }
-    let ifr_ifru = libc::__c_anonymous_ifr_ifru {
-        ifru_data: (&raw mut question).cast(),
-    };
-    let mut request = libc::ifreq {
-        ifr_name: name,
-        ifr_ifru,
-    };
+    // All of it, because the kernel copies all of it.
+    let mut request = zeroed::<libc::ifreq>();
+    request.ifr_name = name;
+    request.ifr_ifru.ifru_data = (&raw mut question).cast();
     // SAFETY: the request and the question that it points to are live locals. Each command used here writes at most the `N`
     // words after the command (see the structures named at the callers).
     let result = unsafe { libc::ioctl(socket.as_raw_fd(), SIOCETHTOOL, &raw mut request) };
