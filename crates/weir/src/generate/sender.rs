@@ -173,6 +173,10 @@ impl<'a> Sender<'a> {
             // Frames in the port's buffer are due earlier.
             self.port.flush()?;
             due = self.wait(due)?;
+            if self.stopped.is_some() {
+                // The run ended while an order had stopped it: nothing leaves.
+                return Ok(false);
+            }
         }
         // Even if stopped in the meantime, the frame is sent, because the known answers count it already.
         self.pace.leaves(due);

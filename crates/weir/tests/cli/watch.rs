@@ -193,8 +193,10 @@ fn a_sender_is_shown_and_keys_change_it() {
         sent(),
         arrived()
     );
+    let before = arrived();
     terminal.press("q");
     assert_given_back(&temp, &terminal, "q");
+    assert_eq!(arrived(), before, "a stopped sender lets nothing leave");
     assert!(terminal.text().contains("code=0"), "{}", terminal.text());
     assert!(
         terminal.text().contains("interrupted"),
