@@ -94,6 +94,17 @@ struct Shared {
     begun: Instant,
 }
 
+/// Ends the sender with the screen, however it ends, unless the sender has ended first.
+struct Ends<'a>(&'a Shared);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        if !self.0.is_over.load(Ordering::Relaxed) {
+            self.0.stop.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
 impl Shared {
     fn state(&self) -> MutexGuard<'_, (Sending, Option<String>)> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
@@ -125,8 +136,7 @@ impl Shared {
 
     /// Draws until the sender or the user ends it.
     fn draw(&self, mut terminal: Terminal, mut look: Look, ask: &Sender<Value>) -> io::Result<()> {
-        // However the screen ends, the sender does not go on unseen.
-        let _stops = super::session::Stops(Arc::clone(&self.stop));
+        let _ends = Ends(self);
         let (mut keys, mut ui) = (Keys::default(), SenderUi::default());
         while !self.is_over.load(Ordering::Relaxed) && !self.stop.load(Ordering::Relaxed) {
             terminal.look_around()?;

@@ -159,7 +159,7 @@ pub fn start(
 }
 
 /// Ends the run when the screen ends, however it ends.
-pub(super) struct Stops(pub(super) Arc<AtomicBool>);
+struct Stops(Arc<AtomicBool>);
 
 impl Drop for Stops {
     fn drop(&mut self) {

@@ -197,6 +197,11 @@ fn a_sender_is_shown_and_keys_change_it() {
     terminal.press("q");
     assert_given_back(&temp, &terminal, "q");
     assert_eq!(arrived(), before, "a stopped sender lets nothing leave");
+    let itself = "generate null --profile 64 --rate 1kpps --packets 100 --watch";
+    let ended = Terminal::run(&line_of(&temp, itself), |words| net.command("near", words));
+    assert_given_back(&temp, &ended, "its end");
+    assert!(ended.text().contains("100 thrown away"), "{}", ended.text());
+    assert!(!ended.text().contains("interrupted"), "{}", ended.text());
     assert!(terminal.text().contains("code=0"), "{}", terminal.text());
     assert!(
         terminal.text().contains("interrupted"),
