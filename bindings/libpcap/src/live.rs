@@ -581,7 +581,7 @@ pub unsafe fn read(
                 if packet.is_last || (*live).tells_each {
                     (*live).reader.release();
                 }
-            } else if let Some(result) = arrive(handle, live, done, callback, user) {
+            } else if let Some(result) = arrive(handle, live, done) {
                 return result;
             }
         }
@@ -596,13 +596,7 @@ pub unsafe fn read(
 /// As of [`read`].
 #[cold]
 #[inline(never)]
-unsafe fn arrive(
-    handle: *mut Handle,
-    live: *mut Live,
-    done: c_int,
-    callback: Handler,
-    user: *mut c_uchar,
-) -> Option<c_int> {
+unsafe fn arrive(handle: *mut Handle, live: *mut Live, done: c_int) -> Option<c_int> {
     // SAFETY: as in `read`.
     unsafe {
         let p = (*handle).pcap;
@@ -616,7 +610,7 @@ unsafe fn arrive(
         match (*live).wait(p) {
             Ok(Waited::Ready) => {}
             Ok(Waited::Down) => {
-                let result = look_after(p, is_nonblocking, callback, user);
+                let result = look_after(p, is_nonblocking);
                 if result < 0 {
                     return Some(result);
                 }
@@ -630,18 +624,16 @@ unsafe fn arrive(
 /// Lets libpcap look at the interface, which is down or gone, and say so.
 ///
 /// # Safety
-/// `p` is an active handle, and the callback is the program's.
-unsafe fn look_after(
-    p: *mut Pcap,
-    is_nonblocking: bool,
-    callback: Handler,
-    user: *mut c_uchar,
-) -> c_int {
+/// `p` is an active handle.
+unsafe fn look_after(p: *mut Pcap, is_nonblocking: bool) -> c_int {
+    /// Takes a packet of libpcap's socket, which had the program's filter for a moment when that was set. The program gets the packet from
+    /// the memory here.
+    unsafe extern "C-unwind" fn discard(_: *mut c_uchar, _: *const Header, _: *const c_uchar) {}
     let mut error = [0; 256];
-    // SAFETY: the handle is active, and the text has room. libpcap's socket has the same error, and no packets.
+    // SAFETY: the handle is active, and the text has room. libpcap's socket has the same error.
     unsafe {
         real::pcap_setnonblock(p, 1, error.as_mut_ptr());
-        let result = real::pcap_dispatch(p, 1, callback, user);
+        let result = real::pcap_dispatch(p, -1, discard, core::ptr::null_mut());
         real::pcap_setnonblock(p, is_nonblocking.into(), error.as_mut_ptr());
         result
     }
