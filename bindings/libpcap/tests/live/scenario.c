@@ -80,7 +80,11 @@ static void take(u_char *user, const struct pcap_pkthdr *h, const u_char *data) 
 
 static void filter(struct reader *reader) {
     struct bpf_program program;
-    if (pcap_compile(reader->p, &program, expression, 1, PCAP_NETMASK_UNKNOWN) || pcap_setfilter(reader->p, &program)) {
+    int failed = pcap_compile(reader->p, &program, expression, 1, PCAP_NETMASK_UNKNOWN);
+    /* libpcap empties its socket for a new filter, and finds there that the interface was down: once. */
+    if (!failed && pcap_setfilter(reader->p, &program))
+        failed = !strstr(pcap_geterr(reader->p), "Network is down") || pcap_setfilter(reader->p, &program);
+    if (failed) {
         printf("filter: %s\n", pcap_geterr(reader->p));
         exit(1);
     }
