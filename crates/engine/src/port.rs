@@ -1,5 +1,6 @@
 //! Ports as sinks: interfaces and devices that send frames, and `null`, which counts frames and discards them.
 
+pub mod counters;
 mod digest;
 mod injection;
 pub(crate) mod offload;
@@ -186,6 +187,8 @@ pub struct Port {
     link: Option<LinkType>,
     /// MTU of the interface at the opening, if there is one.
     mtu: Option<usize>,
+    /// Drops of the interface, if it is one.
+    dropped: Option<counters::Dropped>,
     transmitter: Transmitter,
     bytes: Vec<u8>,
     ends: Vec<usize>,
@@ -246,6 +249,7 @@ impl Port {
             name: name.clone(),
             link,
             mtu: interface(name).and_then(mtu),
+            dropped: interface(name).and_then(counters::Dropped::begin),
             transmitter,
             bytes,
             ends,
@@ -489,6 +493,21 @@ impl Port {
                 why: why(),
             })
             .collect()
+    }
+
+    /// Returns the frames that the interface has dropped since the opening, of all senders: they count as sent. **Cost**: the
+    /// kernel prints the counters of its interfaces.
+    pub fn dropped(&self) -> u64 {
+        self.dropped.as_ref().map_or(0, counters::Dropped::since)
+    }
+
+    /// Returns a note on what the interface has dropped, if it has.
+    pub(crate) fn note(&self) -> Option<Note> {
+        let packets = self.dropped();
+        (packets > 0).then(|| Note::Dropped {
+            port: self.name.text(),
+            packets,
+        })
     }
 
     fn broke(&mut self, error: io::Error) -> PortFault {
@@ -961,7 +980,7 @@ impl Sink for PortSink {
             pieces: pieces - whole,
             lost: self.port.lost(),
             kind: if null { Kind::Discarded } else { Kind::Sent },
-            notes: cut.into_iter().collect(),
+            notes: cut.into_iter().chain(self.port.note()).collect(),
             ..SinkReport::default()
         }
     }

@@ -71,16 +71,21 @@ impl Query {
     /// **Errors**: errors of the socket.
     pub fn ask_recorder(&mut self, directory: &Path, follow: bool) -> Result<bool, Error> {
         match Recorder::connect(directory)? {
-            Some(recorder) => self.ask(&Arc::new(recorder), follow),
+            Some(recorder) => self.ask(&Arc::new(recorder), follow).map(|()| true),
             None => Ok(false),
         }
     }
 
-    /// As [`Self::ask_recorder`], over a connection that is open already. Returns `false` if it is in use, or ended.
-    pub fn ask(&mut self, recorder: &Arc<Recorder>, follow: bool) -> Result<bool, Error> {
-        let Some(client) = recorder.client().take() else {
-            return Ok(false);
-        };
+    /// As [`Self::ask_recorder`], over a connection that is open already. **Errors**: errors of the socket; the connection is lost after
+    /// an error, and after an answer that was not read to its end.
+    pub fn ask(&mut self, recorder: &Arc<Recorder>, follow: bool) -> Result<(), Error> {
+        let client = recorder.client().take().ok_or_else(|| Error::Io {
+            path: recorder.path.clone(),
+            error: io::Error::new(
+                io::ErrorKind::NotConnected,
+                "the connection to it was lost: start this program again",
+            ),
+        })?;
         let Selection {
             from_ns,
             to_ns,
@@ -116,7 +121,7 @@ impl Query {
             .get_mut()
             .unwrap_or_else(PoisonError::into_inner) = Some(memory);
         self.asked = true;
-        Ok(true)
+        Ok(())
     }
 
     /// Whether a recorder gave packets of its memory.
@@ -133,6 +138,7 @@ impl Query {
 /// Connection to the recorder of a directory. A process whose sandbox lets it open no other asks it again and again.
 #[derive(Debug)]
 pub struct Recorder {
+    path: PathBuf,
     /// The connection, unless an answer is being read; `None` after an answer that was not read to its end.
     client: Mutex<Option<Client>>,
 }
@@ -140,12 +146,21 @@ pub struct Recorder {
 impl Recorder {
     /// Connects to the recorder of `directory`; `None` if no recorder runs there. **Errors**: errors of the socket.
     pub fn connect(directory: &Path) -> Result<Option<Self>, Error> {
-        match Client::connect(directory.join(SOCKET)) {
+        let path = directory.join(SOCKET);
+        match Client::connect(&path) {
             Err(Error::NotListening { .. }) => Ok(None),
             client => Ok(Some(Self {
                 client: Mutex::new(Some(client?)),
+                path,
             })),
         }
+    }
+
+    /// Sets the longest wait for an answer.
+    pub fn patience(self, patience: Duration) -> Self {
+        let client = self.client().take();
+        *self.client() = client.map(|client| client.patience(patience));
+        self
     }
 
     fn client(&self) -> MutexGuard<'_, Option<Client>> {

@@ -574,6 +574,7 @@ impl Sink for ReplaySink {
             report.taken += counts.sent;
             cut += counts.cut;
             report.lost.extend(port.lost());
+            report.notes.extend(port.note());
         }
         // They were handed to the sink too, and left out on purpose.
         report.taken += self.left_out;

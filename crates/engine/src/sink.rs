@@ -79,6 +79,13 @@ pub enum Note {
         /// Number of packets.
         packets: u64,
     },
+    /// Packets that the interface of a port has dropped in the meantime, of all senders: its sent packets can be among them.
+    Dropped {
+        /// Name of the port.
+        port: String,
+        /// Number of packets.
+        packets: u64,
+    },
     /// Packets that were to get other addresses, and of which bytes were left out because they could not be taken apart.
     Unknown {
         /// Number of packets.

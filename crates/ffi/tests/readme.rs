@@ -83,8 +83,9 @@ fn snippets(language: &str) -> Vec<Snippet> {
             }
         }
     }
+    // Programs in Lua run in the tests of the command, where it has Lua.
     let known = [
-        "", "console", "text", "toml", "json", "c", "java", "python", "rust",
+        "", "console", "text", "toml", "json", "c", "java", "python", "rust", "lua",
     ];
     for Snippet {
         place, language, ..

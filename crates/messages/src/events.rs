@@ -270,6 +270,7 @@ fn note_line(name: &str, note: &Note) -> String {
     match note {
         Note::Said(line) => line.clone(),
         Note::Cut { packets } => ports::cut_line(name, *packets),
+        Note::Dropped { port, packets } => ports::dropped_line(port, *packets),
         Note::Unstamped { packets: count } => {
             format!(
                 "{name}: {} without a time stamp: the beginning of 1970 stands there instead",

@@ -199,6 +199,14 @@ pub fn cut_line(name: &str, cut: u64) -> String {
     format!("{name}: {} {were}", packets(cut))
 }
 
+/// Message on packets that the interface of the port `name` has dropped.
+pub fn dropped_line(name: &str, dropped: u64) -> String {
+    format!(
+        "{name}: the interface dropped {} after it took them (tx_dropped): is its other end up?",
+        packets(dropped)
+    )
+}
+
 /// Number of packets sent: `1 packet was sent`.
 fn sent_words(sent: u64) -> String {
     match sent {

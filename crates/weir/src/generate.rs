@@ -447,13 +447,15 @@ fn open(arguments: &GenerateArgs, is_paced: bool) -> anyhow::Result<Port> {
 fn ended(arguments: &GenerateArgs, all: Vec<Sent>, pace: &mut Pace) -> (Outcome, bool) {
     let name = arguments.sink.text();
     let (mut faults, mut made, mut tally) = (Vec::new(), 0, Tally::default());
-    let (mut is_null, mut is_held) = (false, true);
+    let (mut is_null, mut is_held, mut dropped) = (false, true, 0);
     let mut digest: Option<Digest> = None;
     for sent in all {
         let counts = sent.port.counts();
         let lost = sent.port.lost();
         faults.extend(lost.iter().map(|lost| port::lost_line(&name, lost)));
         faults.extend(sent.done.err().map(|fault| port::fault_line(&fault)));
+        // All of them have the same interface.
+        dropped = dropped.max(sent.port.dropped());
         made += sent.made;
         tally.packets += counts.sent;
         tally.bytes += counts.bytes;
@@ -483,6 +485,9 @@ fn ended(arguments: &GenerateArgs, all: Vec<Sent>, pace: &mut Pace) -> (Outcome,
     }
     pace.clear();
     faults.iter().for_each(|line| say(line));
+    if dropped > 0 {
+        say(&port::dropped_line(&name, dropped));
+    }
     let done = if is_null { "thrown away" } else { "sent" };
     let digest = digest.map_or_else(String::new, |digest| format!(", digest {digest}"));
     say_plain(&format!("{}{digest}", pace.summary(tally, done)));

@@ -849,9 +849,12 @@ impl Command<'_> {
         options.keys = Tab::kinds().chain(part.further).collect();
         let times = Some(part.times());
         let is_inside = arguments.inside.inner || arguments.names.resolve;
-        let query = watch
+        let (query, is_left_out) = watch
             .past
-            .query_again(part.times(), &part.filter, is_inside);
+            .query_again(part.times(), &part.filter, is_inside)?;
+        if is_left_out {
+            watch.shared().lack();
+        }
         let mut session = session(arguments, &options, stop, query.map(Arc::new).as_ref());
         let mut run = Run::new(Setup {
             selection: Selection {

@@ -10,14 +10,13 @@ use crate::walls::Walls;
 use anyhow::{anyhow, bail};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::{Read as _, Seek as _};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use weir_engine::capture::{Direction, Settings};
 use weir_engine::name::Name;
 use weir_engine::pairing::{PairSink, Pairs, Report, Spread, is_quiet};
+use weir_engine::port::counters::Counters;
 use weir_engine::run::{Ended, Run, Setup};
 use weir_engine::session::Session;
 use weir_io::network::Network;
@@ -34,7 +33,7 @@ pub struct Receiver {
     pairs: Arc<Mutex<Pairs>>,
     /// Ends the capture.
     stop: Arc<AtomicBool>,
-    counters: Counters,
+    counters: Wanted,
     streams: Vec<String>,
 }
 
@@ -92,7 +91,7 @@ impl Receiver {
         }
         Ok(Self {
             pairs: Arc::new(Mutex::new(pairs)),
-            counters: Counters::open(port::interface(sink), interface(name)),
+            counters: Wanted::open(port::interface(sink), interface(name)),
             name: name.clone(),
             session,
             stop,
@@ -161,51 +160,36 @@ pub fn wait_for_the_last(pairs: &Mutex<Pairs>, stop: &AtomicBool, time: Duration
     }
 }
 
-/// Counters of interfaces: `/proc/net/dev` of this network namespace, opened before the sandbox begins.
-struct Counters {
-    file: Option<File>,
-    /// Interface, whether it sends, and the words of its counters.
+/// Counters of interfaces, opened before the sandbox begins.
+struct Wanted {
+    counters: Option<Counters>,
+    /// Interface, and whether it sends.
     wanted: Vec<(String, bool)>,
 }
 
-impl Counters {
+impl Wanted {
     fn open(sender: Option<&str>, receiver: Option<&str>) -> Self {
         let sender = sender.map(|name| (name.to_owned(), true));
         let receiver = receiver.map(|name| (name.to_owned(), false));
         Self {
-            file: File::open("/proc/net/dev").ok(),
+            counters: Counters::open().ok(),
             wanted: sender.into_iter().chain(receiver).collect(),
         }
     }
 
     /// Packets that each counter has, with its name.
-    fn read(&mut self) -> Vec<(String, u64)> {
-        let mut text = String::new();
-        if let Some(file) = &mut self.file
-            && file.rewind().is_ok()
-        {
-            let _ = file.read_to_string(&mut text);
-        }
+    fn read(&self) -> Vec<(String, u64)> {
         let mut all = Vec::new();
         for (name, sends) in &self.wanted {
-            let Some(fields) = text
-                .lines()
-                .find_map(|line| line.trim_start().strip_prefix(name)?.strip_prefix(':'))
-            else {
+            let counters = self.counters.as_ref();
+            let Some(counts) = counters.and_then(|counters| counters.of(name)) else {
                 continue;
             };
-            let numbers: Vec<u64> = fields
-                .split_whitespace()
-                .filter_map(|it| it.parse().ok())
-                .collect();
-            // proc_net(5): bytes, packets, errs, drop, fifo, frame, compressed, multicast, and the same of what is sent.
-            let (words, first) = if *sends { ("tx", 10) } else { ("rx", 2) };
-            for (what, at) in [
-                ("errors", first),
-                ("dropped", first + 1),
-                ("fifo", first + 2),
-            ] {
-                let count = numbers.get(at).copied().unwrap_or(0);
+            let (words, counts) = match sends {
+                true => ("tx", counts.sent),
+                false => ("rx", counts.received),
+            };
+            for (what, count) in ["errors", "dropped", "fifo"].into_iter().zip(counts) {
                 all.push((format!("{name} {words}_{what}"), count));
             }
         }
@@ -213,7 +197,7 @@ impl Counters {
     }
 
     /// Growth of the counters since then.
-    fn since(&mut self, before: &[(String, u64)], ended: &Ended) -> Vec<(String, u64)> {
+    fn since(&self, before: &[(String, u64)], ended: &Ended) -> Vec<(String, u64)> {
         let after = self.read();
         let mut all: Vec<(String, u64)> = after
             .into_iter()

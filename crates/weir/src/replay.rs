@@ -33,7 +33,6 @@ use weir_engine::run::{Ended, Run, Setup};
 use weir_engine::session::{End, Session};
 use weir_engine::steering::{Remote, Steering};
 use weir_io::network::Network;
-use weir_io::sys::{self, StopCause};
 use weir_messages::guards::{injecting_line, sending_line};
 use weir_messages::refusals::Terms;
 use weir_pipeline::select::{Selection, Span};
@@ -198,7 +197,13 @@ pub fn run(arguments: ReplayArgs) -> anyhow::Result<Outcome> {
     let report = course.with(Report::clone);
     // Also the packets behind the failure of a port.
     let refused = outputs.counts().map(|counts| counts.lost()).sum();
-    let done = finish(&arguments, &mut show, &ended, &(report.clone(), refused));
+    let done = finish(
+        &arguments,
+        &mut show,
+        &ended,
+        &(report.clone(), refused),
+        stop.load(Ordering::Relaxed),
+    );
     let told = received.map_or(Outcome::Done, |received| {
         received.tell(arguments.json, (sent(&report).0, refused), &[])
     });
@@ -407,6 +412,7 @@ fn finish(
     show: &mut Show,
     ended: &Ended,
     result: &(Report, u64),
+    is_stopped: bool,
 ) -> Outcome {
     let (report, _) = result;
     let is_held = report.is_held();
@@ -420,11 +426,10 @@ fn finish(
             time_words(report.lateness.max())
         ));
     }
-    // A port that a signal stops takes no more packets.
-    let by_signal = sys::stopped_by() == Some(StopCause::Signal);
+    // A port that a signal, a key, a script or a lost connection stops takes no more packets.
     let ending = Ending {
         by: match ended.by {
-            End::Output if by_signal => End::Signal,
+            End::Output if is_stopped => End::Signal,
             by => by,
         },
         ..Ending::default()

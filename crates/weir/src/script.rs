@@ -11,9 +11,10 @@ use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::RecvTimeoutError;
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use weir_engine::name::Name;
 use weir_engine::steering::Remote;
 
@@ -22,6 +23,9 @@ const LONGEST: u64 = 1 << 20;
 
 /// Longest wait for a script that begins. Instructions are bounded, so that it does not last so long.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Longest wait without a look at the stop flag.
+const LOOK: Duration = Duration::from_millis(20);
 
 /// A script that was read.
 #[derive(Clone, Debug)]
@@ -75,15 +79,23 @@ impl Script {
         let is_over = Arc::new(AtomicBool::new(false));
         let (waits, first_wait) = mpsc::channel();
         let over = Arc::clone(&is_over);
+        let stop = Arc::clone(&remote.stop);
         let thread = std::thread::spawn(move || {
             let stop = Arc::clone(&remote.stop);
+            // The sender begins when the last of them is dropped, and then it knows that it is to stop.
+            let begins = waits.clone();
             if let Err(why) = self.run(remote, over, waits) {
                 say(&why);
                 self.has_failed.store(true, Ordering::Relaxed);
                 stop.store(true, Ordering::Relaxed);
             }
+            drop(begins);
         });
-        let _ = first_wait.recv_timeout(PATIENCE);
+        let until = Instant::now() + PATIENCE;
+        while Instant::now() < until
+            && !stop.load(Ordering::Relaxed)
+            && first_wait.recv_timeout(LOOK) == Err(RecvTimeoutError::Timeout)
+        {}
         Running {
             is_over,
             thread: Some(thread),

@@ -52,8 +52,8 @@ pub struct SteerArgs {
     pub control: Option<Name>,
     /// Show the sender on the whole screen; keys change it.
     ///
-    /// Rates asked and reached, streams, and what is missed. + and - change the rate, r, s and f set rate, sizes and fields, space stops and
-    /// starts, q ends.
+    /// Rates asked and reached, streams, and what is missed. + and - change the rate, r sets it, s and f set sizes and fields of generated
+    /// streams, x the speed of a replay, space stops and starts, q ends.
     #[arg(help_heading = ANSWER, long, conflicts_with = "json")]
     pub watch: bool,
     /// Run a Lua 5.4 program that steers the sender.

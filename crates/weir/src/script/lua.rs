@@ -22,7 +22,10 @@ const MEMORY: usize = 16 << 20;
 
 /// Instructions between two waits, and between two looks at their number.
 const INSTRUCTIONS: u64 = 10_000_000;
-const LOOK_EACH: u32 = 1000;
+const LOOK_EACH: u32 = 100;
+
+/// Longest time between two waits: some instructions about long strings take long.
+const TIME: Duration = Duration::from_secs(5);
 
 /// Longest sleep. Whether the sender has ended is checked after each.
 const LOOK: Duration = Duration::from_millis(20);
@@ -94,13 +97,14 @@ fn run_with(
             }
         },
     )?;
+    let waited = Rc::new(Cell::new(begun));
     let (slept, is_over, halt) = (
-        Rc::clone(&instructions),
+        (Rc::clone(&instructions), Rc::clone(&waited)),
         Arc::clone(over),
         Arc::clone(&stop),
     );
     let sleep = lua.create_function(move |_, seconds: f64| {
-        slept.set(0);
+        slept.0.set(0);
         let _ = waits.send(());
         let Ok(time) = Duration::try_from_secs_f64(seconds) else {
             return Ok((false, Some(format!("{seconds} is not a number of seconds"))));
@@ -113,8 +117,10 @@ fn run_with(
             }
             std::thread::sleep(left.min(LOOK));
         }
+        slept.1.set(Instant::now());
         Ok((true, None))
     })?;
+    let halted = Arc::clone(&stop);
     let time = lua.create_function(move |_, ()| Ok(begun.elapsed().as_secs_f64()))?;
     let is_over = Arc::clone(over);
     let finish = lua.create_function(move |_, ()| {
@@ -143,13 +149,16 @@ fn run_with(
             let count = instructions.get() + u64::from(LOOK_EACH);
             instructions.set(count);
             let line = debug.current_line().unwrap_or_default();
-            match (over.load(Ordering::Relaxed), count > INSTRUCTIONS) {
-                (true, _) => Err(Error::runtime(OVER)),
-                (_, true) => Err(Error::runtime(format!(
-                    "{name}:{line}: 10 000 000 instructions without a wait: is this loop endless? weir.sleep(SECONDS) waits"
-                ))),
-                _ => Ok(VmState::Continue),
-            }
+            let is_over = over.load(Ordering::Relaxed) || halted.load(Ordering::Relaxed);
+            let so_much = match (count > INSTRUCTIONS, waited.get().elapsed() > TIME) {
+                _ if is_over => return Err(Error::runtime(OVER)),
+                (false, false) => return Ok(VmState::Continue),
+                (true, _) => "10 000 000 instructions",
+                (false, true) => "5 s",
+            };
+            Err(Error::runtime(format!(
+                "{name}:{line}: {so_much} without a wait: is this loop endless? weir.sleep(SECONDS) waits"
+            )))
         },
     )?;
     let chunk = lua.load(&script.text).set_name(format!("@{}", script.name));

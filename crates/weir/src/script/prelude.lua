@@ -32,6 +32,6 @@ local function only(all, names)
 end
 
 -- Functions that could run long or hold much without an instruction of Lua are left out, and so are those that catch errors.
-only(table, "concat insert remove sort unpack")
+only(table, "concat insert remove unpack")
 only(string, "byte char format len lower reverse sub upper")
 only(_G, known)

@@ -3,9 +3,9 @@
 use crate::outcome::{io_words, say};
 use crate::times::Clock;
 use anyhow::bail;
-use std::io;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 use weir_engine::name::Name;
 use weir_engine::records::{Query, Recorder, Selection};
 use weir_engine::socket::Error;
@@ -123,15 +123,32 @@ impl Past {
         self.directory.as_ref()
     }
 
-    /// The question to the record directory for a time, if there is one, and its recorder's memory.
-    pub fn query_again(&self, times: (i64, i64), filter: &str, resolve: bool) -> Option<Query> {
-        let mut query = self.query(Some(times), filter, resolve)?;
-        if let (Some(recorder), Some(directory)) = (&self.recorder, &self.directory)
-            && let Err(error) = query.ask(recorder, false)
-        {
-            say(&left_out(directory, &error));
-        }
-        Some(query)
+    /// The question to the record directory for a time, if there is one, and its recorder's memory; and whether that is left out.
+    /// **Errors**: nothing is on disk, and the recorder does not answer.
+    pub fn query_again(
+        &self,
+        times: (i64, i64),
+        filter: &str,
+        resolve: bool,
+    ) -> anyhow::Result<(Option<Query>, bool)> {
+        let Some((mut query, directory)) = self
+            .query(Some(times), filter, resolve)
+            .zip(self.directory.as_ref())
+        else {
+            return Ok((None, false));
+        };
+        let asked = self
+            .recorder
+            .as_ref()
+            .map(|recorder| query.ask(recorder, false));
+        let is_left_out = match asked {
+            Some(Err(error)) => {
+                check_disk(directory, &error)?;
+                true
+            }
+            _ => false,
+        };
+        Ok((Some(query), is_left_out))
     }
 
     /// The question to the record directory for a time, if there is one.
@@ -166,30 +183,41 @@ impl Past {
         if follow {
             query.selection.to_ns = None;
         }
-        let is_refused = |error: &Error| matches!(error, Error::Io { error, .. } if error.kind() == io::ErrorKind::PermissionDenied);
-        match connect(directory) {
-            Ok(Some(recorder)) => {
-                if let Err(error) = query.ask(&recorder, follow) {
-                    bail!(said(directory, &error));
-                }
-                self.recorder = (!follow).then_some(recorder);
-            }
+        let asked = match connect(directory) {
             Ok(None) if follow => bail!(
                 "{directory}: no recorder is running there whose packets could be followed: leave --follow out"
             ),
-            Ok(None) => {}
-            Err(error) if is_refused(&error) && !follow => say(&format!(
-                "{directory}: only its user may ask the recorder, so the packets are left out that are not on disk yet"
-            )),
-            Err(error) => bail!(said(directory, &error)),
+            Ok(recorder) => {
+                self.recorder = recorder.clone().filter(|_| !follow);
+                recorder.map_or(Ok(()), |recorder| query.ask(&recorder, follow))
+            }
+            Err(error) => Err(error),
+        };
+        match asked {
+            Err(error) if follow => bail!(said(directory, &error)),
+            Err(error) => say(&left_out(directory, &error)),
+            Ok(()) => {}
         }
         Ok(Some(Arc::new(query)))
     }
 }
 
+/// Longest wait for the answer of a recorder.
+const PATIENCE: Duration = Duration::from_secs(2);
+
 /// Connects to the recorder of a directory; `None` if none runs there.
 pub fn connect(directory: &Name) -> Result<Option<Arc<Recorder>>, Error> {
-    Ok(Recorder::connect(directory.as_ref())?.map(Arc::new))
+    let recorder = Recorder::connect(directory.as_ref())?;
+    Ok(recorder.map(|it| Arc::new(it.patience(PATIENCE))))
+}
+
+/// Says that a recorder's memory is left out. **Errors**: no packet is on disk either.
+pub fn check_disk(directory: &Name, error: &Error) -> anyhow::Result<()> {
+    match covered(directory.as_ref()) {
+        Some(_) => say(&left_out(directory, error)),
+        None => bail!("{}, and no packet is on disk", said(directory, error)),
+    }
+    Ok(())
 }
 
 /// Message about a recorder that gives no packets.

@@ -1,10 +1,10 @@
 //! Files that the keys `w` and `B` write, in a thread of their own: the run and the screen go on in the meantime.
 
-use super::past::{covered, left_out, span};
+use super::past::{check_disk, covered, span};
 use super::subject;
 use crate::cli::DirectionArg;
 use crate::numbers::{bytes, counted};
-use crate::outcome::{io_words, say, say_plain, slow_compilation};
+use crate::outcome::{io_words, say_plain, slow_compilation};
 use crate::outputs::About;
 use crate::times::Clock;
 use crate::walls;
@@ -366,9 +366,10 @@ impl Writer {
             slow: slow_compilation(),
             ..Selection::default()
         };
-        let query = origin
-            .is_record
-            .then(|| self.query(origin, wanted, &selection));
+        let query = match origin.is_record {
+            true => Some(self.query(origin, wanted, &selection)?),
+            false => None,
+        };
         let asked = query.as_ref().zip(origin.sources.first());
         let about = About::of(&selection, (None, false), None, DirectionArg::Inout, asked);
         let mut provenance = about.provenance;
@@ -416,7 +417,12 @@ impl Writer {
     }
 
     /// The question to a record, with what its recorder has in memory.
-    fn query(&self, origin: &Origin, wanted: &Packets, selection: &Selection) -> Arc<Query> {
+    fn query(
+        &self,
+        origin: &Origin,
+        wanted: &Packets,
+        selection: &Selection,
+    ) -> anyhow::Result<Arc<Query>> {
         let (first, last) = wanted.times;
         let is_inside = selection.inner.is_some();
         let expression =
@@ -434,12 +440,12 @@ impl Writer {
             .as_ref()
             .map(|recorder| query.ask(recorder, false));
         if let (Some(Err(error)), Some(directory)) = (&asked, origin.sources.first()) {
-            say(&left_out(directory, error));
+            check_disk(directory, error)?;
         }
         if !query.has_memory() {
             self.wait_for(last, RECORDED_NS);
         }
-        Arc::new(query)
+        Ok(Arc::new(query))
     }
 
     /// Waits until so long after this time, unless it is to come.

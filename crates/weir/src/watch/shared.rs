@@ -228,6 +228,11 @@ impl Shared {
         (facts.is_loss_unknown, facts.without_counter) = (false, 0);
     }
 
+    /// Notes that packets are left out which nobody has counted.
+    pub fn lack(&self) {
+        self.state().facts.is_loss_unknown = true;
+    }
+
     /// Notes the end of the windows, with the names of the packets that were read, and why the reading failed.
     pub fn end(&self, names: Option<&Names>, fault: Option<String>) {
         let mut state = self.state();

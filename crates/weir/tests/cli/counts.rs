@@ -237,7 +237,9 @@ fn json_of_a_count_has_the_promised_keys() {
     ])
     .ok();
     let value: serde_json::Value = serde_json::from_slice(&done.out).unwrap();
-    let wanted = serde_json::json!({"type": "summary", "received": 10, "matched": 4, "bytes": 248, "dropped": {}, "fault": null});
+    let wanted = serde_json::json!({
+        "type": "summary", "received": 10, "matched": 4, "bytes": 248, "dropped": {}, "loss_not_recorded": true, "fault": null,
+    });
     assert_eq!(value, wanted);
 
     let done = weir([

@@ -112,6 +112,22 @@ mod lua {
     }
 
     #[test]
+    fn the_program_of_the_documentation_runs() {
+        let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/ctl.md");
+        let page = std::fs::read_to_string(page).unwrap();
+        let programs = page.split("```lua\n").skip(1);
+        let programs: Vec<&str> = programs.filter_map(|it| it.split("```").next()).collect();
+        assert!(!programs.is_empty());
+        let temp = Temp::new();
+        for program in programs {
+            let script = temp.file("a.lua", program.replace("5e6", "2000").as_bytes());
+            let words = ["generate", "null", "--profile", "64", "--script", &script];
+            let text = weir(words).ok().text();
+            assert!(text.starts_with("1000\t"), "{text}");
+        }
+    }
+
+    #[test]
     fn a_script_steers_from_the_first_packet_on() {
         let test = "a_script_steers_from_the_first_packet_on";
         if !have(test, &["tcpdump"]) {
