@@ -261,6 +261,7 @@ fn each_end_gives_the_terminal_back() {
         return;
     }
     for how in ["q", "\u{3}", "TERM", "HUP", "INT", "full"] {
+        eprintln!("the end by {how:?}");
         let temp = Temp::new();
         temp.file("a.pcap", &small_pcap(30));
         let mut watched = line(&temp, &temp.at("a.pcap"));
