@@ -202,7 +202,7 @@ pub fn cut_line(name: &str, cut: u64) -> String {
 /// Message on packets that the interface of the port `name` has dropped.
 pub fn dropped_line(name: &str, dropped: u64) -> String {
     format!(
-        "{name}: the interface dropped {} after it took them (tx_dropped): is its other end up?",
+        "{name}: the interface dropped {} after it took them, from all senders (tx_dropped): is its other end up?",
         packets(dropped)
     )
 }

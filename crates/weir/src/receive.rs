@@ -126,7 +126,7 @@ impl Receiver {
         }
         let _begun = begin()?;
         let (pairs, stop, session) = (&self.pairs, &self.stop, &mut self.session);
-        let (done, read) = std::thread::scope(|scope| {
+        let (done, read, is_early) = std::thread::scope(|scope| {
             let worker = scope.spawn(|| {
                 let done = work(pairs);
                 stop.store(true, Ordering::Relaxed);
@@ -134,19 +134,26 @@ impl Receiver {
             });
             let read = session.read(&mut run, &mut |event| show.event(event));
             // If the capture has ended by itself, the sender goes on all the same: what it sends is told.
-            (worker.join(), read)
+            let is_early = !stop.load(Ordering::Relaxed);
+            (worker.join(), read, is_early)
         });
         read.map_err(|error| weir_messages::refusals::refused(&error, &Terms::PACKETS))?;
         let done = done.map_err(|_| anyhow!("the sender ended by an error of this program"))?;
         let (ended, outputs) = run.finish(&mut |event| show.event(event));
         show.outputs(&outputs, &ended);
+        if is_early {
+            show.say(&format!(
+                "--receive {}: the capture ended before the sender: packets that arrived later are told as lost; is the interface still there?",
+                self.name
+            ));
+        }
         let pairs = self.pairs.lock().unwrap_or_else(PoisonError::into_inner);
         let received = Received {
             report: pairs.report().clone(),
             density: pairs.density(),
             streams: self.streams.clone(),
             counted: self.counters.since(&before, &ended),
-            has_failed: !show.faults.is_empty(),
+            has_failed: is_early || !show.faults.is_empty(),
         };
         Ok((done, received))
     }

@@ -302,3 +302,68 @@ fn what_cannot_be_received_is_refused() {
         assert!(done.err.contains(part), "{arguments:?}: {}", done.err);
     }
 }
+
+/// A link without a carrier takes each packet and drops it: the kernel's counter is the judge.
+#[test]
+fn what_a_sending_interface_drops_is_told() {
+    let test = "what_a_sending_interface_drops_is_told";
+    let Some(net) = Net::new(test) else { return };
+    let temp = Temp::new();
+    let file = temp.at("a.pcap");
+    weir(["generate", &file, "--packets", "200", "--sizes", "100"]).ok();
+    net.inside("far", &["ip", "link", "set", "far", "down"])
+        .ok();
+    let dropped = || sent_by_near(&net, "dropped");
+    let port = "af_packet:near";
+    let senders: [&[&str]; 3] = [
+        &["generate", port, "--packets", "200", "--rate", "max"],
+        &["replay", &file, "--to", "near", "--as-is", "--rate", "max"],
+        &["filter", "", &file, "-w", port],
+    ];
+    for words in senders {
+        let before = dropped();
+        let done = net.weir(words).ok();
+        let dropped = dropped() - before;
+        assert_eq!(dropped, 200, "{words:?}: {}", done.err);
+        let line = format!("the interface dropped {dropped} packets");
+        assert!(done.err.contains(&line), "{words:?}: {}", done.err);
+    }
+}
+
+/// What the kernel counts of packets that leave by `near`.
+fn sent_by_near(net: &Net, what: &str) -> u64 {
+    let told = net.inside("near", &["ip", "-s", "-j", "link", "show", "near"]);
+    let told: Value = serde_json::from_slice(&told.ok().out).unwrap();
+    told[0]["stats64"]["tx"][what].as_u64().unwrap()
+}
+
+#[test]
+fn a_receiver_that_vanishes_is_told() {
+    let test = "a_receiver_that_vanishes_is_told";
+    let Some(net) = Net::new(test) else { return };
+    add_end(&net);
+    let end = format!("netns:{}/end", net.name("far"));
+    let words = [
+        "generate",
+        "af_packet:near",
+        "--profile",
+        "64",
+        "--rate",
+        "1kpps",
+        "--packets",
+        "2000",
+        "--receive",
+        &end,
+    ];
+    let done = std::thread::scope(|scope| {
+        let sender = scope.spawn(|| net.weir(&words));
+        weir_testkit::wait::until("100 packets to leave", || {
+            sent_by_near(&net, "packets") > 100
+        });
+        net.inside("far", &["ip", "link", "del", "out"]).ok();
+        sender.join().unwrap()
+    });
+    assert_eq!(done.code, Some(1), "{}", done.err);
+    let line = "the capture ended before the sender";
+    assert!(done.err.contains(line), "{}", done.err);
+}

@@ -140,22 +140,7 @@ mod lua {
             while weir.status().sent < 100 do weir.sleep(0.01) end\nweir.stop()\nlocal now = weir.status()\n\
             print(now.sent, now.bytes, now.rate, now.refused)\nweir.finish()\nprint('not printed')\n";
         let (file, out) = (temp.file("a.lua", script.as_bytes()), temp.at("out.pcap"));
-        let words = [
-            "tcpdump",
-            "--immediate-mode",
-            "-s",
-            "2000",
-            "-B",
-            "16384",
-            "-Z",
-            "root",
-            "-i",
-            "far",
-            "-U",
-            "-w",
-            &out,
-        ];
-        let judge = net.start_at("far", &words, "listening on");
+        let judge = net.judge(&out);
         let words = [
             "generate",
             "af_packet:near",

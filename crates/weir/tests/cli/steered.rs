@@ -36,22 +36,7 @@ impl Sender {
     /// Starts tcpdump at the far end, and the sender.
     fn start(&mut self, words: &[&str]) -> Capture {
         let out = self.temp.at("out.pcap");
-        let judge = [
-            "tcpdump",
-            "--immediate-mode",
-            "-s",
-            "2000",
-            "-B",
-            "16384",
-            "-Z",
-            "root",
-            "-i",
-            "far",
-            "-U",
-            "-w",
-            &out,
-        ];
-        let judge = self.net.start_at("far", &judge, "listening on");
+        let judge = self.net.judge(&out);
         let weir = [
             env!("CARGO_BIN_EXE_weir"),
             words[0],

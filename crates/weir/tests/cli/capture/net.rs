@@ -198,6 +198,13 @@ impl Net {
         Capture::begin(&mut self.command(end, command), ready)
     }
 
+    /// Starts tcpdump in the namespace `far`, which writes each packet to `file` at once.
+    pub fn judge(&self, file: &str) -> Capture {
+        let words = ["tcpdump", "--immediate-mode", "-s", "2000", "-B", "16384"];
+        let more = ["-Z", "root", "-i", "far", "-U", "-w", file];
+        self.start_at("far", &[&words[..], &more].concat(), "listening on")
+    }
+
     /// Sends frames from the far end; returns their number.
     pub fn send(&self, frames: &[Vec<u8>], burst: usize) -> u64 {
         self.send_on("far", "far", frames, burst)
