@@ -63,6 +63,8 @@ pub enum Status {
     Running,
     /// The time without a packet, s.
     Idle(u64),
+    /// The time without a complete second of packets in a pipe or in a file that grows, s.
+    Waiting(u64),
     /// The interfaces of these names have no carrier.
     LinkDown(String),
     /// A source ended by an error.
@@ -84,6 +86,7 @@ impl Status {
             Self::Idle(seconds) => {
                 format!("idle: the link is up, and no packet came for {seconds} s")
             }
+            Self::Waiting(seconds) => format!("waiting: no new second of packets for {seconds} s"),
             Self::LinkDown(names) => format!("link down: {names} has no carrier"),
             Self::Gone(why) => format!("gone: {why}"),
             Self::Damaged(why) => format!("read up to an error: {why}"),

@@ -576,9 +576,12 @@ fn captures_that_wait_for_packets_take_a_new_output_up_and_the_old_one_is_a_capt
             // All packets are written.
             let written =
                 |snapshot: weir_engine::control::Snapshot| snapshot.ledger.main.unwrap().taken;
-            wait::until("300 packets to be written", || {
-                control.snapshot(LONG).map(written) == Some(300)
+            let mut last = None;
+            let all_written = wait::within(LONG, || {
+                last = control.snapshot(LONG);
+                last.clone().map(written) == Some(300)
             });
+            assert!(all_written, "{interfaces} {measures} {round}: {last:?}");
             if round == 0 {
                 assert_eq!(
                     set(&control, OutputSlot::Main, &names[2], &claims).unwrap(),

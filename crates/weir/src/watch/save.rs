@@ -330,10 +330,15 @@ impl Writer {
         };
         let path = with(&plan.base, PACKETS);
         let times = packets.times;
+        let is_new = path.symlink_metadata().is_err();
         let (written, fault) = match self.packets(&path, packets) {
             Ok(both) => both,
             Err(error) => (0, Some(error.to_string())),
         };
+        if is_new && written == 0 && fault.is_some() {
+            // Nothing of it is of use, as of a text that cannot be written.
+            let _ = std::fs::remove_file(&path);
+        }
         let size = path.metadata().map_or(0, |about| about.len());
         let packets = counted(written, "packet");
         match fault {

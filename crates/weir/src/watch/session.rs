@@ -47,7 +47,7 @@ const REST: Duration = Duration::from_millis(500);
 /// Longest wait for a change of the run.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Time without a packet after which the link is called idle.
+/// Time without a packet after which the link is idle, and after which a reader waits for more.
 const IDLE: Duration = Duration::from_secs(3);
 
 /// Answer to keys that would change the run of another process.
@@ -798,10 +798,12 @@ fn status(facts: &Facts, is_live: bool) -> Status {
         return Status::LinkDown(facts.down.join(" "));
     }
     let quiet = Duration::from_millis(facts.quiet_ms);
+    let is_quiet = quiet >= IDLE;
     match facts.windows {
+        _ if is_quiet && !is_live && facts.parts <= 1 => Status::Waiting(quiet.as_secs()),
         0 => Status::Starting,
         _ if facts.parts > 1 => Status::Reading,
-        _ if is_live && quiet >= IDLE => Status::Idle(quiet.as_secs()),
+        _ if is_quiet => Status::Idle(quiet.as_secs()),
         _ => Status::Running,
     }
 }

@@ -84,16 +84,10 @@ fn end(mut child: Child) -> Done {
 
 /// SIGHUP, or another signal if the tests run under nohup, from which weir would inherit ignoring SIGHUP.
 fn hang_up() -> &'static str {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let ignored = status
-        .lines()
-        .find_map(|line| line.strip_prefix("SigIgn:"))
-        .unwrap()
-        .trim();
-    if u64::from_str_radix(ignored, 16).unwrap() & 1 == 0 {
-        "-HUP"
-    } else {
+    if hangups_are_ignored() {
         "-TERM"
+    } else {
+        "-HUP"
     }
 }
 

@@ -266,3 +266,13 @@ pub fn pcapng_packet_at(ticks: u64, wire_len: u32, data: &[u8]) -> Vec<u8> {
     body.resize(body.len().next_multiple_of(4), 0);
     block(6, &body)
 }
+
+/// Whether SIGHUP is ignored, as under nohup. weir inherits that.
+pub fn hangups_are_ignored() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let ignored = status
+        .lines()
+        .find_map(|line| line.strip_prefix("SigIgn:"))
+        .expect("proc(5) has it");
+    u64::from_str_radix(ignored.trim(), 16).unwrap() & 1 == 1
+}

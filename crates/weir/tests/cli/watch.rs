@@ -37,7 +37,16 @@ impl Terminal {
     pub fn run(line: &str, command: impl FnOnce(&[&str]) -> Command) -> Self {
         let (rows, columns) = SIZE;
         let line = format!("stty rows {rows} cols {columns}; {line}");
-        let mut command = command(&["script", "-qefc", &line, "/dev/null"]);
+        // Under nohup weir would inherit that SIGHUP is ignored.
+        let words = [
+            "env",
+            "--default-signal=HUP",
+            "script",
+            "-qefc",
+            &line,
+            "/dev/null",
+        ];
+        let mut command = command(&words);
         command
             .env("TERM", "xterm")
             .env("LC_ALL", "C.UTF-8")
@@ -576,11 +585,12 @@ fn a_full_disk_is_a_line_and_packets_stay_whole() {
         &format!("{} --utc --save-dir {disk}", temp.at("a.pcap")),
     );
     let words = format!("{mount}; {watched}; {copy}");
-    let mut terminal = Terminal::run(&words, |words| {
+    let unshared = |words: &[&str]| {
         let mut command = Command::new("unshare");
         command.args(["-rm"]).args(words).env("TZ", "UTC");
         command
-    });
+    };
+    let mut terminal = Terminal::run(&words, unshared);
     terminal.until("all is read");
     terminal.press("w");
     terminal.until("Enter");
@@ -594,6 +604,22 @@ fn a_full_disk_is_a_line_and_packets_stay_whole() {
     assert!(written, "{}", terminal.text());
     let packets = tshark(&temp.at("out.pcapng"), "udp.port == 53");
     assert!((500..1000).contains(&packets.len()), "{}", packets.len());
+    // Where not even a header has room, no file stays.
+    let fills = format!("{mount}; head -c 1m /dev/zero >{disk}/all.0");
+    let words = format!("{fills}; {watched}; echo files: $(ls {disk})");
+    let mut terminal = Terminal::run(&words, unshared);
+    terminal.until("all is read");
+    terminal.press("w");
+    terminal.until("Enter");
+    terminal.press("\r");
+    terminal.until("0 packets written");
+    terminal.press("q");
+    terminal.until("files: all.0");
+    assert!(
+        !terminal.text().contains("files: all.0 "),
+        "{}",
+        terminal.text()
+    );
 }
 
 #[test]
@@ -696,6 +722,11 @@ fn a_pipe_is_watched_with_names() {
     terminal.press("q");
     terminal.until("over");
     assert_given_back(&temp, &terminal, "after a pipe");
+    // Nobody writes to the file.
+    let mut waits = Terminal::run(&line(&temp, &format!("{file} --follow")), here);
+    waits.until("waiting: no new second of packets for 3 s");
+    waits.press("q");
+    assert_given_back(&temp, &waits, "after a file that may grow");
 }
 
 #[test]

@@ -502,16 +502,6 @@ fn a_queue_has_one_owner_and_says_so() {
     }
 }
 
-/// Whether SIGHUP is ignored, as under nohup. weir inherits that.
-fn hangups_are_ignored() -> bool {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let ignored = status
-        .lines()
-        .find_map(|line| line.strip_prefix("SigIgn:"))
-        .expect("proc(5) has it");
-    u64::from_str_radix(ignored.trim(), 16).unwrap() & 1 == 1
-}
-
 #[test]
 fn what_is_written_is_there_however_the_capture_ends() {
     let Some(net) = Net::new("what_is_written_is_there_however_the_capture_ends") else {
