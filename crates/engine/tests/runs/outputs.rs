@@ -549,7 +549,7 @@ fn captures_that_wait_for_packets_take_a_new_output_up_and_the_old_one_is_a_capt
             set(&control, OutputSlot::Main, &names[1], &claims).unwrap(),
             1
         );
-        let mut all = Pcap::with(1, 65535, false, true);
+        let mut source = Pcap::with(1, 65535, false, true);
         for round in 0..2u32 {
             let now = SystemTime::now()
                 .duration_since(SystemTime::UNIX_EPOCH)
@@ -558,13 +558,13 @@ fn captures_that_wait_for_packets_take_a_new_output_up_and_the_old_one_is_a_capt
                 let stamp = |number: u32| now + Duration::from_micros(number.into());
                 let numbers = first..first + 50;
                 for number in numbers.clone() {
-                    all.header(
+                    source.header(
                         stamp(number).as_secs() as u32,
                         stamp(number).subsec_nanos(),
                         300,
                         300,
                     );
-                    all.bytes.extend(frame(number));
+                    source.bytes.extend(frame(number));
                 }
                 let packets = numbers
                     .map(|number| (stamp(number).as_nanos() as i64, frame(number)))
@@ -573,13 +573,13 @@ fn captures_that_wait_for_packets_take_a_new_output_up_and_the_old_one_is_a_capt
                     .send(packets)
                     .unwrap();
             }
-            // All packets are written.
-            let written =
-                |snapshot: weir_engine::control::Snapshot| snapshot.ledger.main.unwrap().taken;
+            // All packets are written. The ledger counts those of both outputs.
+            let all = 300 * u64::from(round + 1);
             let mut last = None;
             let all_written = wait::within(LONG, || {
                 last = control.snapshot(LONG);
-                last.clone().map(written) == Some(300)
+                let main = last.as_ref().and_then(|last| last.ledger.main.as_ref());
+                main.is_some_and(|main| main.taken == all)
             });
             assert!(all_written, "{interfaces} {measures} {round}: {last:?}");
             if round == 0 {
@@ -611,7 +611,7 @@ fn captures_that_wait_for_packets_take_a_new_output_up_and_the_old_one_is_a_capt
             assert_eq!(tcpdump(&[name], "").len(), 300, "{i}");
         }
         let files: Vec<&str> = names.iter().map(String::as_str).collect();
-        let source = scratch.file("all.pcap", &all.bytes);
+        let source = scratch.file("all.pcap", &source.bytes);
         assert!(
             tcpdump(&files, "") == tcpdump(&[&source], ""),
             "{interfaces} interfaces"
