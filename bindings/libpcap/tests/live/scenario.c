@@ -236,6 +236,9 @@ int main(int count, char **words) {
                reader->delivered, reader->expected, reader->late, reader->twice, reader->wrong, stat.ps_recv, stat.ps_drop,
                reader->broken, reader->errors);
     }
-    for (int i = 0; i < handles; i++) pcap_close(readers[i].p);
+    /* A signal finds no closed handle. */
+    int opened = handles;
+    handles = 0;
+    for (int i = 0; i < opened; i++) pcap_close(readers[i].p);
     return 0;
 }
