@@ -142,7 +142,6 @@ unsafe fn descriptor(p: *mut Pcap, theirs: unsafe fn(*mut Pcap) -> c_int) -> c_i
 ///
 /// # Safety
 /// As libpcap documents it.
-#[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn pcap_fileno(p: *mut Pcap) -> c_int {
     // SAFETY: the arguments go on as they came.
     unsafe {
@@ -158,7 +157,6 @@ pub unsafe extern "C-unwind" fn pcap_fileno(p: *mut Pcap) -> c_int {
 ///
 /// # Safety
 /// As libpcap documents it.
-#[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn pcap_get_selectable_fd(p: *mut Pcap) -> c_int {
     // SAFETY: the arguments go on as they came.
     unsafe {

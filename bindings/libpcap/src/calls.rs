@@ -106,7 +106,6 @@ unsafe fn read(handle: *mut Handle, count: c_int, callback: Handler, user: *mut 
 ///
 /// # Safety
 /// As libpcap documents it.
-#[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn pcap_dispatch(
     p: *mut Pcap,
     count: c_int,
@@ -227,7 +226,6 @@ unsafe fn next(handle: *mut Handle) -> (c_int, Next) {
 ///
 /// # Safety
 /// As libpcap documents it.
-#[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn pcap_next(p: *mut Pcap, header: *mut Header) -> *const c_uchar {
     // SAFETY: the arguments go on as they came.
     unsafe {
@@ -261,7 +259,6 @@ unsafe extern "C-unwind" fn next_of(p: *mut Pcap, header: *mut Header) -> *const
 ///
 /// # Safety
 /// As libpcap documents it.
-#[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn pcap_next_ex(
     p: *mut Pcap,
     header: *mut *mut Header,

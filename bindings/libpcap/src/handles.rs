@@ -5,6 +5,7 @@
 
 use crate::live::{Asked, Live};
 use crate::offline::Offline;
+use crate::symbols;
 use crate::types::Pcap;
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
@@ -23,15 +24,12 @@ struct Slot {
 
 /// The table, in one place, so that one address leads to all of it.
 struct Table {
-    /// Whether a handle was ever put into the table.
-    is_used: AtomicBool,
     /// Whether one ever had another place than its usual one.
     is_crowded: AtomicBool,
     slots: [Slot; MOST],
 }
 
 static TABLE: Table = Table {
-    is_used: AtomicBool::new(false),
     is_crowded: AtomicBool::new(false),
     slots: [const {
         Slot {
@@ -174,9 +172,6 @@ pub enum Near {
 /// Looks for a handle at its usual place. **Cost**: a few instructions, and no call.
 #[inline]
 pub fn find_near(p: *mut Pcap) -> Near {
-    if !TABLE.is_used.load(Ordering::Acquire) {
-        return Near::None;
-    }
     let slot = &TABLE.slots[first_place(p)];
     if slot.key.load(Ordering::Acquire) == p {
         return Near::Ours(slot.handle.load(Ordering::Acquire));
@@ -214,8 +209,8 @@ pub fn insert(handle: Handle) -> bool {
         if free.is_ok() {
             slot.handle
                 .store(Box::into_raw(Box::new(handle)), Ordering::Release);
-            TABLE.is_used.store(true, Ordering::Release);
             TABLE.is_crowded.fetch_or(distance > 0, Ordering::AcqRel);
+            symbols::enter();
             return true;
         }
     }

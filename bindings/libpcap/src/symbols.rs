@@ -1,7 +1,8 @@
 //! The table of libpcap's functions: which are ours, and which are passed on.
 
 /// Calls a macro with all functions of libpcap 1.10. `ours` has a body elsewhere in this crate; `passed` goes to the program's own
-/// libpcap. **Source**: pcap(3PCAP), pcap/pcap.h, pcap/bpf.h, pcap/namedb.h.
+/// libpcap. Programs call `often` for each packet: it is ours, and goes on without a look at the table until [`enter`] was called.
+/// **Source**: pcap(3PCAP), pcap/pcap.h, pcap/bpf.h, pcap/namedb.h.
 macro_rules! symbols {
     ($with:ident) => {
         $with! {
@@ -23,7 +24,7 @@ macro_rules! symbols {
             passed pcap_datalink_val_to_description(link: c_int) -> *const c_char;
             passed pcap_datalink_val_to_description_or_dlt(link: c_int) -> *const c_char;
             passed pcap_datalink_val_to_name(link: c_int) -> *const c_char;
-            ours pcap_dispatch(p: *mut Pcap, count: c_int, callback: Handler, user: *mut c_uchar) -> c_int;
+            often pcap_dispatch(p: *mut Pcap, count: c_int, callback: Handler, user: *mut c_uchar) -> c_int;
             ours pcap_dump(user: *mut c_uchar, header: *const Header, data: *const c_uchar);
             ours pcap_dump_close(dumper: *mut Dumper);
             passed pcap_dump_file(dumper: *mut Dumper) -> *mut FILE;
@@ -36,7 +37,7 @@ macro_rules! symbols {
             passed pcap_ether_aton(text: *const c_char) -> *mut c_uchar;
             passed pcap_ether_hostton(name: *const c_char) -> *mut c_uchar;
             ours pcap_file(p: *mut Pcap) -> *mut FILE;
-            ours pcap_fileno(p: *mut Pcap) -> c_int;
+            often pcap_fileno(p: *mut Pcap) -> c_int;
             passed pcap_findalldevs(devices: *mut *mut Device, error: *mut c_char) -> c_int;
             passed pcap_fopen_offline(file: *mut FILE, error: *mut c_char) -> *mut Pcap;
             passed pcap_fopen_offline_with_tstamp_precision(file: *mut FILE, precision: c_uint, error: *mut c_char) -> *mut Pcap;
@@ -45,7 +46,7 @@ macro_rules! symbols {
             passed pcap_freealldevs(devices: *mut Device);
             passed pcap_freecode(program: *mut Program);
             passed pcap_get_required_select_timeout(p: *mut Pcap) -> *const libc::timeval;
-            ours pcap_get_selectable_fd(p: *mut Pcap) -> c_int;
+            often pcap_get_selectable_fd(p: *mut Pcap) -> c_int;
             passed pcap_get_tstamp_precision(p: *mut Pcap) -> c_int;
             passed pcap_geterr(p: *mut Pcap) -> *mut c_char;
             passed pcap_getnonblock(p: *mut Pcap, error: *mut c_char) -> c_int;
@@ -68,9 +69,9 @@ macro_rules! symbols {
             passed pcap_nametoport(name: *const c_char, port: *mut c_int, protocol: *mut c_int) -> c_int;
             passed pcap_nametoportrange(name: *const c_char, from: *mut c_int, to: *mut c_int, protocol: *mut c_int) -> c_int;
             passed pcap_nametoproto(name: *const c_char) -> c_int;
-            ours pcap_next(p: *mut Pcap, header: *mut Header) -> *const c_uchar;
+            often pcap_next(p: *mut Pcap, header: *mut Header) -> *const c_uchar;
             passed pcap_next_etherent(file: *mut FILE) -> *mut Addresses;
-            ours pcap_next_ex(p: *mut Pcap, header: *mut *mut Header, data: *mut *const c_uchar) -> c_int;
+            often pcap_next_ex(p: *mut Pcap, header: *mut *mut Header, data: *mut *const c_uchar) -> c_int;
             passed pcap_offline_filter(program: *const Program, header: *const Header, data: *const c_uchar) -> c_int;
             passed pcap_open_dead(link: c_int, snaplen: c_int) -> *mut Pcap;
             passed pcap_open_dead_with_tstamp_precision(link: c_int, snaplen: c_int, precision: c_uint) -> *mut Pcap;
@@ -109,6 +110,16 @@ pub(crate) use symbols;
 macro_rules! entries {
     ($($how:ident $name:ident($($arg:ident: $type:ty),*) $(-> $result:ty)?;)*) => {
         $(entries! { @$how $name($($arg: $type),*) $(-> $result)? })*
+        /// Where functions that are called for each packet go.
+        #[allow(non_upper_case_globals, reason = "libpcap's names")]
+        mod goal {
+            use super::*;
+            $(entries! { @goal $how $name($($arg: $type),*) $(-> $result)? })*
+        }
+        /// Sends the calls for packets to our functions from now on: this library reads a handle.
+        pub fn enter() {
+            $(entries! { @enter $how $name })*
+        }
         /// Names of all functions, and whether each is ours.
         pub const TABLE: &[(&str, bool)] = &[$((stringify!($name), entries!(@is $how))),*];
     };
@@ -121,13 +132,52 @@ macro_rules! entries {
         }
     };
     (@ours $($rest:tt)*) => {};
+    (@often $name:ident($($arg:ident: $type:ty),*) -> $result:ty) => {
+        /// Passed on to the program's own libpcap, or to our function. **Cost**: a jump.
+        #[unsafe(no_mangle)]
+        unsafe extern "C-unwind" fn $name($($arg: $type),*) -> $result {
+            let goal = goal::$name.load(Ordering::Acquire);
+            // SAFETY: all goals have this type, and the arguments go on as they came.
+            unsafe { core::mem::transmute::<*mut c_void, unsafe extern "C-unwind" fn($($type),*) -> $result>(goal)($($arg),*) }
+        }
+    };
+    (@goal often $name:ident($($arg:ident: $type:ty),*) -> $result:ty) => {
+        pub(super) static $name: AtomicPtr<c_void> = AtomicPtr::new({
+            /// Finds libpcap's function, which is the goal from now on unless `enter` was called.
+            unsafe extern "C-unwind" fn first($($arg: $type),*) -> $result {
+                let found = real::find(entries!(@text $name));
+                if !found.is_null() {
+                    let _ = $name.compare_exchange(first as *mut c_void, found, Ordering::AcqRel, Ordering::Relaxed);
+                }
+                // SAFETY: the arguments go on as they came.
+                unsafe { real::$name($($arg),*) }
+            }
+            first as *mut c_void
+        });
+    };
+    (@goal $($rest:tt)*) => {};
+    (@enter often $name:ident) => { goal::$name.store(ours::$name as *mut c_void, Ordering::Release); };
+    (@enter $how:ident $name:ident) => {};
+    (@text $name:ident) => {
+        match CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes()) {
+            Ok(name) => name,
+            Err(_) => c"",
+        }
+    };
     (@is passed) => { false };
-    (@is ours) => { true };
+    (@is $how:ident) => { true };
 }
 
 use crate::real;
 use crate::types::*;
-use core::ffi::{c_char, c_int, c_long, c_uchar, c_uint, c_void};
+use core::ffi::{CStr, c_char, c_int, c_long, c_uchar, c_uint, c_void};
+use core::sync::atomic::{AtomicPtr, Ordering};
 use libc::{FILE, addrinfo};
+
+/// Our functions that are called for each packet.
+mod ours {
+    pub use crate::activate::{pcap_fileno, pcap_get_selectable_fd};
+    pub use crate::calls::{pcap_dispatch, pcap_next, pcap_next_ex};
+}
 
 symbols!(entries);
