@@ -434,7 +434,7 @@ fn reader(
     snaplen: u32,
 ) -> Result<Box<dyn Reader>, String> {
     if settings.backend == Backend::AfXdp {
-        match queues(name, settings, snaplen) {
+        match queues(name, settings, retire, snaplen) {
             Ok(queues) => return Ok(Box::new(queues)),
             Err(error) => say(&format!(
                 "{}=af_xdp: {error}: AF_PACKET captures",
@@ -454,13 +454,19 @@ fn reader(
     }
 }
 
-fn queues(name: &str, settings: &Settings, snaplen: u32) -> Result<Queues, String> {
+fn queues(
+    name: &str,
+    settings: &Settings,
+    retire: Duration,
+    snaplen: u32,
+) -> Result<Queues, String> {
     if settings.fanout.is_some() {
         return Err(format!("{} is for AF_PACKET", settings::FANOUT));
     }
     guard::check(Act::Take, name, &settings.yes_take)
         .map_err(|guarded| weir_messages::guards::guarded(name, &guarded).to_string())?;
-    let queues = Queues::open(name, settings, snaplen).map_err(|error| error.to_string())?;
+    let queues =
+        Queues::open(name, settings, retire, snaplen).map_err(|error| error.to_string())?;
     if settings.pages.is_some() {
         queues.describe().for_each(|line| say(&line));
     }

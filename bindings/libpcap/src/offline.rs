@@ -16,7 +16,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use weir_packet::Frame;
 
 /// Bytes of one read: they stay in the cache until they are judged.
-const PORTION: usize = 512 << 10;
+const PORTION: usize = 1 << 20;
 
 /// Size of the kernel's usual pages, bytes.
 const PAGE: usize = 4096;

@@ -13,14 +13,29 @@ use weir_filter::{Insn, MAX_BATCH};
 use weir_io::live::{Backend as _, Counts, Lease, Next};
 use weir_io::sys::packet_socket;
 use weir_io::sys::xdp::{self, Socket};
+use weir_memory::prefetch;
 use weir_packet::Frame;
 use weir_packet::savefile::Bytes;
 
 /// Nanoseconds of a second.
 const NS: i64 = 1_000_000_000;
 
-/// Pause after packets.
+/// Bytes of a line of the cache.
+const LINE: usize = 64;
+
+/// Shortest pause after packets.
 const REST: Duration = Duration::from_micros(50);
+
+/// Longest pause after packets: in a sixteenth of the memory, a million of small packets a second have room for as long.
+fn pause_of(memory: usize, retire: Duration) -> Duration {
+    /// Memory of a small packet, bytes.
+    const CHUNK: u64 = 2048;
+    let longest = Duration::from_micros(memory as u64 / CHUNK / 16);
+    // A program that wants packets at once has the shortest time there is.
+    longest
+        .min(retire / 16)
+        .clamp(REST, Duration::from_millis(1))
+}
 
 /// Reader of the sockets of an interface.
 pub struct Queues {
@@ -46,6 +61,8 @@ pub struct Queues {
     judge: LiveJudge,
     interface: u32,
     rejected: u64,
+    /// Pause after packets.
+    pause: Duration,
     /// Whether packets have arrived since the last wait.
     is_busy: bool,
     /// Whether the program waits by the descriptor.
@@ -54,7 +71,12 @@ pub struct Queues {
 
 impl Queues {
     /// Opens the sockets of all queues of an interface.
-    pub fn open(name: &str, settings: &Settings, snaplen: u32) -> Result<Self, xdp::Error> {
+    pub fn open(
+        name: &str,
+        settings: &Settings,
+        retire: Duration,
+        snaplen: u32,
+    ) -> Result<Self, xdp::Error> {
         let never = AtomicBool::new(false);
         let xdp = xdp::Settings {
             // libpcap's socket keeps the interface promiscuous.
@@ -95,6 +117,7 @@ impl Queues {
             judge: LiveJudge::default(),
             interface: packet_socket::index_of(name).unwrap_or(0),
             rejected: 0,
+            pause: pause_of(settings.ring, retire),
             is_busy: false,
             is_polled: false,
         })
@@ -113,6 +136,12 @@ impl Queues {
     fn judge_next(&mut self) {
         self.batch = self.judged;
         self.judged = self.frames.len().min(self.batch + MAX_BATCH);
+        // Each packet lies in a page of its own, and the kernel wrote it on another processor.
+        // SAFETY: the lease holds the frames.
+        for frame in &unsafe { &*self.frames }[self.batch..self.judged] {
+            prefetch(frame, 0);
+            prefetch(frame, LINE);
+        }
         let verdicts = self.verdicts();
         let count = self.judged - self.batch;
         self.passing = verdicts & (u64::MAX >> (MAX_BATCH - count));
@@ -213,7 +242,7 @@ impl Reader for Queues {
     fn pause(&mut self) -> Option<Waited> {
         let was_busy = std::mem::take(&mut self.is_busy);
         was_busy.then(|| {
-            std::thread::sleep(REST);
+            std::thread::sleep(self.pause);
             Waited::Ready
         })
     }
