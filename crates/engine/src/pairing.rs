@@ -20,7 +20,7 @@ use departures::{Departures, Match};
 use hdrhistogram::Histogram;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use weir_generator::streams::{MAGIC, STAMP, read_stamp};
 use weir_packet::savefile::{Layout, Record};
 
@@ -89,6 +89,54 @@ pub struct Report {
     jitter: Histogram<u64>,
     /// Extents of reordered packets, numbers (RFC 4737 section 4.2.2).
     extent: Histogram<u64>,
+    /// Times without a link.
+    pub downs: Downs,
+}
+
+/// Times in which an interface that receives had no link, from its begin on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Downs {
+    /// Number of these times.
+    pub times: u64,
+    /// Begin of the first one, ns since the epoch.
+    pub first_ns: i64,
+    /// Sum of their lengths, ns, without the one that goes on.
+    sum_ns: i64,
+    /// Begin of the one that goes on, ns since the epoch.
+    since_ns: Option<i64>,
+}
+
+impl Downs {
+    /// Notes whether there is a link at this time, ns since the epoch.
+    fn note(&mut self, is_down: bool, now_ns: i64) {
+        match (self.since_ns, is_down) {
+            (None, true) => {
+                if self.times == 0 {
+                    self.first_ns = now_ns;
+                }
+                self.times += 1;
+                self.since_ns = Some(now_ns);
+            }
+            (Some(since_ns), false) => {
+                self.sum_ns += now_ns.saturating_sub(since_ns);
+                self.since_ns = None;
+            }
+            _ => {}
+        }
+    }
+
+    /// Whether there is no link now.
+    pub fn is_down(&self) -> bool {
+        self.since_ns.is_some()
+    }
+
+    /// Time without a link until this time, ns since the epoch; ns.
+    pub fn length_ns(&self, now_ns: i64) -> i64 {
+        let since = self
+            .since_ns
+            .map(|since_ns| now_ns.saturating_sub(since_ns));
+        self.sum_ns + since.unwrap_or_default()
+    }
 }
 
 impl Report {
@@ -102,6 +150,7 @@ impl Report {
             negative: 0,
             jitter: times(),
             extent: Histogram::new_with_bounds(1, REMEMBERED, 3).expect("the bounds are in order"),
+            downs: Downs::default(),
         }
     }
 
@@ -240,6 +289,11 @@ impl Pairs {
         }
     }
 
+    /// Whether packets are matched [by their bytes](Self::of_bytes).
+    pub fn is_by_bytes(&self) -> bool {
+        self.departures.is_some()
+    }
+
     /// Notes that a packet leaves at this time, ns since the epoch, if packets are matched [by their bytes](Self::of_bytes). **Cost**: a hash of
     /// the frame; no allocation.
     pub fn departs(&mut self, frame: &[u8], time_ns: i64) {
@@ -251,12 +305,24 @@ impl Pairs {
     /// Begins again with packets that leave from now on. Earlier packets count as others.
     pub fn restart(&mut self) {
         let streams = self.seen.len();
-        let earlier = self.taken();
+        let (earlier, downs) = (self.taken(), self.report.downs);
         *self = Self {
             since_ns: now_ns(),
             earlier,
             ..Self::new(streams)
         };
+        self.report.downs = downs;
+    }
+
+    /// Notes whether an interface that receives is without a link.
+    pub fn note_link(&mut self, is_down: bool) {
+        self.report.downs.note(is_down, now_ns());
+    }
+
+    /// Packets that left later than the latest one that has arrived, of `handed` packets that were handed to the port: they may be under way.
+    pub fn after_the_last(&self, handed: u64) -> u64 {
+        let before: u64 = self.seen.iter().map(|seen| seen.next).sum();
+        handed.saturating_sub(before)
     }
 
     /// Packets that arrived, of all kinds.
@@ -383,19 +449,60 @@ pub fn now_ns() -> i64 {
     })
 }
 
-/// Whether no packet has arrived for this time. `last` is the number of packets, and the moment at which it changed.
-pub fn is_quiet(
-    last: &mut (u64, Instant),
-    pairs: &Mutex<Pairs>,
-    wait: std::time::Duration,
-) -> bool {
-    let pairs = pairs.lock().unwrap_or_else(PoisonError::into_inner);
-    let all = pairs.report.all();
-    let count = all.received + all.duplicated + all.too_late;
-    if count != last.0 {
-        *last = (count, Instant::now());
+/// The wait for the last packets, once the sender has ended.
+#[derive(Debug)]
+pub struct Wait {
+    /// Time without a packet after which nothing more is expected.
+    quiet: Duration,
+    /// Packets that had arrived for the first time, and the moment at which their number changed.
+    first: (u64, Instant),
+    /// The same of all packets.
+    any: (u64, Instant),
+}
+
+/// State of a wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rest {
+    /// Packets may still arrive.
+    Waits,
+    /// No packet has arrived for the time.
+    Quiet,
+    /// Packets that had arrived before still arrive, and no other packet has for [ten times](Wait::PATIENCE) the time.
+    Repeats,
+}
+
+impl Wait {
+    /// Times without a new packet after which duplicates are no longer awaited.
+    pub const PATIENCE: u32 = 10;
+
+    /// Begins to wait.
+    pub fn begin(quiet: Duration) -> Self {
+        let now = Instant::now();
+        Self {
+            quiet,
+            first: (0, now),
+            any: (0, now),
+        }
     }
-    last.1.elapsed() >= wait
+
+    /// Looks at the packets that have arrived by now.
+    pub fn look(&mut self, pairs: &Pairs, now: Instant) -> Rest {
+        let all = pairs.report.all();
+        for (last, count) in [
+            (&mut self.first, all.received),
+            (&mut self.any, all.received + all.duplicated + all.too_late),
+        ] {
+            if count != last.0 {
+                *last = (count, now);
+            }
+        }
+        let is_over = |since: Instant, time| now.duration_since(since) >= time;
+        match () {
+            () if is_over(self.any.1, self.quiet) => Rest::Quiet,
+            () if is_over(self.first.1, self.quiet * Self::PATIENCE) => Rest::Repeats,
+            () => Rest::Waits,
+        }
+    }
 }
 
 #[cfg(test)]
@@ -497,5 +604,39 @@ mod tests {
         assert_eq!(seen.arrives(5), Arrival::TooLate);
         assert_eq!(seen.arrives(u64::MAX - 1), Arrival::InOrder);
         assert_eq!(seen.arrives(u64::MAX - 2), Arrival::Reordered(1));
+    }
+
+    /// Duplicates prolong a wait, but not for ever.
+    #[test]
+    fn a_wait_ends_though_duplicates_arrive() {
+        let quiet = Duration::from_millis(500);
+        let (mut wait, mut pairs) = (Wait::begin(quiet), Pairs::new(1));
+        let begin = Instant::now();
+        let mut ended = Vec::new();
+        for ms in (0..10_000).step_by(100) {
+            let counts = &mut pairs.report.streams[0];
+            match ms {
+                ..=1000 => counts.received += 1,
+                _ => counts.duplicated += 1,
+            }
+            let rest = wait.look(&pairs, begin + Duration::from_millis(ms));
+            if rest != Rest::Waits {
+                ended.push((ms, rest));
+            }
+        }
+        assert_eq!(ended.first(), Some(&(6000, Rest::Repeats)));
+        let now = begin + Duration::from_secs(10);
+        assert_eq!(wait.look(&pairs, now + quiet), Rest::Quiet);
+    }
+
+    #[test]
+    fn times_without_a_link_add_up() {
+        let mut downs = Downs::default();
+        for (at, is_down) in [(5, false), (7, true), (8, true), (10, false), (20, true)] {
+            downs.note(is_down, at);
+        }
+        assert_eq!((downs.times, downs.first_ns), (2, 7));
+        assert!(downs.is_down());
+        assert_eq!(downs.length_ns(24), 7);
     }
 }

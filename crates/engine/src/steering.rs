@@ -275,6 +275,9 @@ impl Remote {
         if let Some(pairs) = &self.pairs {
             let pairs = pairs.lock().unwrap_or_else(PoisonError::into_inner);
             let all = pairs.report().all();
+            let handed = progress.sent + progress.refused;
+            status["under_way"] = pairs.after_the_last(handed).into();
+            status["link_down"] = pairs.report().downs.is_down().into();
             status["received"] = all.received.into();
             status["duplicated"] = all.duplicated.into();
             status["reordered"] = all.reordered.into();

@@ -56,6 +56,10 @@ pub struct Arrived {
     pub duplicated: u64,
     /// Packets after a later one.
     pub reordered: u64,
+    /// Packets that left later than the latest one that has arrived.
+    pub after_the_last: u64,
+    /// Whether the interface that receives has no link.
+    pub is_down: bool,
 }
 
 /// State of a sender.
@@ -92,6 +96,18 @@ impl Sending {
         let per_s = |more: u64| more as f64 / (last.at_s - first.at_s);
         let bits = per_s(last.bytes.saturating_sub(first.bytes)) * 8.0;
         Some((per_s(last.sent.saturating_sub(first.sent)), bits))
+    }
+
+    /// Packets that have not arrived: those that may be under way, and missing ones. A packet is under way for at most a second, and only as
+    /// long as no later one has arrived.
+    fn open(&self, arrived: &Arrived) -> (u64, u64) {
+        let last = self.now();
+        let mut past = self.past.iter().rev();
+        let before = past.find(|it| last.at_s - it.at_s >= SECOND_S);
+        let young = last.sent - before.map_or(0, |it| it.sent.min(last.sent));
+        let open = last.sent.saturating_sub(arrived.received);
+        let under_way = arrived.after_the_last.min(young).min(open);
+        (under_way, open - under_way)
     }
 
     fn now(&self) -> Moment {
@@ -368,10 +384,10 @@ impl Page {
         ];
         self.figures("missed", &missed);
         if let Some(arrived) = sending.arrived {
-            let open = sent.saturating_sub(arrived.received);
-            let counts = vec![
+            let (under_way, missing) = sending.open(&arrived);
+            let mut counts = vec![
                 (grouped(arrived.received), look.chosen()),
-                (format!("{} not arrived", grouped(open)), look.plain()),
+                (format!("{} missing", grouped(missing)), look.plain()),
                 (
                     format!("{} twice", grouped(arrived.duplicated)),
                     look.plain(),
@@ -380,7 +396,11 @@ impl Page {
                     format!("{} reordered", grouped(arrived.reordered)),
                     look.plain(),
                 ),
+                (format!("{} under way", grouped(under_way)), look.plain()),
             ];
+            if arrived.is_down {
+                counts.insert(1, ("no link".to_owned(), look.alarm()));
+            }
             self.figures("arrived", &counts);
         }
     }

@@ -179,6 +179,8 @@ fn senders_at_each_size() {
             received: 5_559_990,
             duplicated: 3,
             reordered: 12,
+            after_the_last: 7,
+            is_down: width > 100,
         });
         (sending.refused, sending.late_ns) = (1234, 12_000_000);
         sending.is_stopped = true;

@@ -353,7 +353,7 @@ fn send(
         maker.hurries_not();
     }
     if let Some(receiver) = receiver {
-        let (sent, received, mut pace) = receive::exchange(
+        let (sent, (received, streams), mut pace) = receive::exchange(
             receiver,
             walls,
             (port, maker),
@@ -363,7 +363,7 @@ fn send(
         let counts = sent.port.counts();
         let fate = (counts.sent, counts.refused());
         let (outcome, _) = ended(arguments, vec![sent], &mut pace);
-        let told = received.tell(arguments.json, fate, &maker.counts());
+        let told = received.tell((arguments.json, arguments.strict), fate, &streams);
         let is_done = told == Outcome::Done && outcome == Outcome::Done && !steered.has_failed();
         return Ok((Outcome::of(is_done), false));
     }

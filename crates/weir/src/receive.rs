@@ -1,12 +1,14 @@
 //! The other end of a sender: an interface that receives the packets, and the fate of each.
 
 use crate::capture::{self, CaptureRequest};
-use crate::numbers::{grouped, latency, percent};
-use crate::outcome::{Outcome, answer, say_plain};
+use crate::numbers::{counted, duration, grouped, latency, percent};
+use crate::outcome::{Outcome, answer, say, say_plain};
 use crate::port;
 use crate::show::Show;
 use crate::terminal;
+use crate::times::Clock;
 use crate::walls::Walls;
+use crate::watch::Links;
 use anyhow::{anyhow, bail};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -15,16 +17,25 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use weir_engine::capture::{Direction, Settings};
 use weir_engine::name::Name;
-use weir_engine::pairing::{PairSink, Pairs, Report, Spread, is_quiet};
+use weir_engine::pairing::{PairSink, Pairs, Report, Rest, Spread, Wait, now_ns};
 use weir_engine::port::counters::Counters;
 use weir_engine::run::{Ended, Run, Setup};
 use weir_engine::session::Session;
 use weir_io::network::Network;
+use weir_io::sys::packet_socket::ANY;
+use weir_io::{Input, Kind};
 use weir_messages::captures::{WAITS, interface};
 use weir_messages::refusals::Terms;
+use weir_packet::LinkType;
 
 /// Time without a packet after which the capture ends.
 pub const QUIET: Duration = Duration::from_millis(500);
+
+/// Pause between two looks at the link of the other end.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// Most changes of a link that are told while they happen.
+const TOLD: u64 = 10;
 
 /// The other end, whose capture is open.
 pub struct Receiver {
@@ -34,6 +45,8 @@ pub struct Receiver {
     /// Ends the capture.
     stop: Arc<AtomicBool>,
     counters: Wanted,
+    links: Links,
+    clock: Clock,
     streams: Vec<String>,
 }
 
@@ -44,6 +57,12 @@ pub fn check(name: &Name, sink: &Name) -> anyhow::Result<()> {
     }
     if interface(name).is_none() {
         bail!("--receive {name}: no such interface: weir filter -D lists those there are");
+    }
+    if interface(name) == Some(ANY) {
+        bail!(
+            "--receive {name}: packets of all interfaces come without their Ethernet header, and from interfaces on the way too: name the \
+             interface at which they arrive"
+        );
     }
     if is_sender(name, sink) {
         bail!(
@@ -71,6 +90,7 @@ impl Receiver {
         name: &Name,
         sink: &Name,
         (pairs, streams): (Pairs, &[String]),
+        utc: bool,
     ) -> anyhow::Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
         let mut session = Session::new(vec![name.clone()]);
@@ -89,9 +109,25 @@ impl Receiver {
         for line in capture::open(&mut session, &request, &stop).map_err(refused)? {
             say_plain(&line);
         }
+        let is_ethernet = |input: &Input| match &input.kind {
+            Kind::Live(live) => live
+                .layout()
+                .interfaces
+                .iter()
+                .all(|it| it.link == LinkType::ETHERNET),
+            _ => false,
+        };
+        if pairs.is_by_bytes() && !session.inputs().iter().all(is_ethernet) {
+            bail!(
+                "--receive {name}: its packets have no Ethernet header, and cannot be equal to those that leave: name an interface of Ethernet, \
+                 or let weir generate --receive send packets that carry a number"
+            );
+        }
         Ok(Self {
             pairs: Arc::new(Mutex::new(pairs)),
             counters: Wanted::open(port::interface(sink), interface(name)),
+            links: Links::open(session.names()),
+            clock: Clock::new(utc),
             name: name.clone(),
             session,
             stop,
@@ -126,12 +162,14 @@ impl Receiver {
         }
         let _begun = begin()?;
         let (pairs, stop, session) = (&self.pairs, &self.stop, &mut self.session);
+        let (links, clock) = (&self.links, &self.clock);
         let (done, read, is_early) = std::thread::scope(|scope| {
             let worker = scope.spawn(|| {
                 let done = work(pairs);
                 stop.store(true, Ordering::Relaxed);
                 done
             });
+            scope.spawn(|| look_at(links, clock, pairs, stop));
             let read = session.read(&mut run, &mut |event| show.event(event));
             // If the capture has ended by itself, the sender goes on all the same: what it sends is told.
             let is_early = !stop.load(Ordering::Relaxed);
@@ -149,7 +187,10 @@ impl Receiver {
         }
         let pairs = self.pairs.lock().unwrap_or_else(PoisonError::into_inner);
         let received = Received {
+            name: self.name,
+            clock: self.clock,
             report: pairs.report().clone(),
+            down_ns: pairs.report().downs.length_ns(now_ns()),
             density: pairs.density(),
             streams: self.streams.clone(),
             counted: self.counters.since(&before, &ended),
@@ -159,11 +200,69 @@ impl Receiver {
     }
 }
 
-/// Waits until no packet has arrived for a time.
+/// Waits until no packet has arrived for a time. Also after a signal that has ended the sender; the next one ends the wait.
 pub fn wait_for_the_last(pairs: &Mutex<Pairs>, stop: &AtomicBool, time: Duration) {
-    let mut last = (0, Instant::now());
-    while !is_quiet(&mut last, pairs, time) && !stop.load(Ordering::Relaxed) {
-        std::thread::sleep(time / 10);
+    let mut wait = Wait::begin(time);
+    let is_waiting_on = stop.load(Ordering::Relaxed);
+    loop {
+        let rest = {
+            let pairs = pairs.lock().unwrap_or_else(PoisonError::into_inner);
+            wait.look(&pairs, Instant::now())
+        };
+        match rest {
+            Rest::Waits if is_waiting_on || !stop.load(Ordering::Relaxed) => {
+                std::thread::sleep(time / 10);
+            }
+            Rest::Repeats => {
+                say(&format!(
+                    "--receive: packets that had arrived before still arrive, {} after the last new one: the count ends here; is there a loop \
+                     in the network?",
+                    duration(time * Wait::PATIENCE)
+                ));
+                return;
+            }
+            Rest::Waits | Rest::Quiet => return,
+        }
+    }
+}
+
+/// Tells, until `stop` is set, when interfaces lose their link, and when they have it again.
+fn look_at(links: &Links, clock: &Clock, pairs: &Mutex<Pairs>, stop: &AtomicBool) {
+    let mut down: BTreeMap<String, Instant> = BTreeMap::new();
+    let mut told = 0;
+    let mut tell = |line: String| {
+        told += 1;
+        match told {
+            ..=TOLD => say(&format!("--receive {line}")),
+            _ if told == TOLD + 1 => say("--receive: later changes of the link are counted alone"),
+            _ => {}
+        }
+    };
+    while !stop.load(Ordering::Relaxed) {
+        let now: Vec<String> = links.down().into_iter().map(str::to_owned).collect();
+        for name in &now {
+            if !down.contains_key(name) {
+                down.insert(name.clone(), Instant::now());
+                let time = clock.text(now_ns());
+                tell(format!(
+                    "{name}: the link is down, at {time}: nothing arrives by it"
+                ));
+            }
+        }
+        down.retain(|name, since| {
+            let is_down = now.contains(name);
+            if !is_down {
+                tell(format!(
+                    "{name}: the link is up again, after {}",
+                    duration(since.elapsed())
+                ));
+            }
+            is_down
+        });
+        let mut pairs = pairs.lock().unwrap_or_else(PoisonError::into_inner);
+        pairs.note_link(!down.is_empty());
+        drop(pairs);
+        std::thread::sleep(LOOK);
     }
 }
 
@@ -223,7 +322,11 @@ impl Wanted {
 
 /// Fate of the packets.
 pub struct Received {
+    name: Name,
+    clock: Clock,
     report: Report,
+    /// Time without a link, ns.
+    down_ns: i64,
     /// Packets by displacement (RFC 5236).
     density: BTreeMap<i64, u64>,
     streams: Vec<String>,
@@ -234,7 +337,14 @@ pub struct Received {
 
 impl Received {
     /// Prints it, for packets that left, packets that the port refused, and the packets of each stream that were handed to it.
-    pub fn tell(&self, is_json: bool, (left, refused): (u64, u64), streams: &[u64]) -> Outcome {
+    ///
+    /// If nothing arrived, a line says so. With `is_strict` lost packets are an error.
+    pub fn tell(
+        &self,
+        (is_json, is_strict): (bool, bool),
+        (left, refused): (u64, u64),
+        streams: &[u64],
+    ) -> Outcome {
         let text = match is_json {
             true => format!(
                 "{}\n",
@@ -242,15 +352,49 @@ impl Received {
             ),
             false => self.text(left, refused),
         };
-        match answer(&text) {
-            Outcome::Done if !self.has_failed => Outcome::Done,
-            _ => Outcome::Failed,
+        let answered = answer(&text);
+        if let Some(why) = self.nothing(left) {
+            say(&format!("--receive {}: {why}", self.name));
         }
+        let lost = self.lost(left);
+        let is_failed = is_strict && lost > 0;
+        if is_failed {
+            say(&format!(
+                "--strict: {} of {} packets were lost",
+                grouped(lost),
+                grouped(left)
+            ));
+        }
+        Outcome::of(answered == Outcome::Done && !self.has_failed && !is_failed)
+    }
+
+    /// Packets that left and did not arrive.
+    fn lost(&self, left: u64) -> u64 {
+        let all = self.report.all();
+        left.saturating_sub(all.received + all.too_late)
+    }
+
+    /// Why no packet may have arrived, if none did.
+    fn nothing(&self, left: u64) -> Option<String> {
+        let all = self.report.all();
+        if left == 0 || all.received + all.too_late > 0 {
+            return None;
+        }
+        Some(match self.report.others {
+            0 => format!(
+                "no packet arrived there: is {} the other end, and does a device on the way let the packets through?",
+                self.name
+            ),
+            others => format!(
+                "none of the packets of this run arrived there, and {} did: a device that changes them (TTL, addresses, tags) makes others of them",
+                counted(others, "other packet")
+            ),
+        })
     }
 
     fn text(&self, left: u64, refused: u64) -> String {
         let all = self.report.all();
-        let lost = left.saturating_sub(all.received + all.too_late);
+        let lost = self.lost(left);
         let mut text = format!(
             "{} sent, {} received, {} lost ({}), {} duplicated, {} reordered\n",
             grouped(left),
@@ -279,6 +423,15 @@ impl Received {
                 seen.join(", ")
             };
             text += &format!("lost: {seen}\n");
+        }
+        let downs = self.report.downs;
+        if downs.times > 0 {
+            text += &format!(
+                "link of the other end: down {}, for {}, first at {}\n",
+                times_words(downs.times),
+                duration(Duration::from_nanos(self.down_ns.unsigned_abs())),
+                self.clock.text(downs.first_ns)
+            );
         }
         let times = |spread: Spread| {
             let [p50, p99, p999, max] =
@@ -344,7 +497,7 @@ impl Received {
             "sent": left,
             "refused": refused,
             "received": all.received,
-            "lost": left.saturating_sub(all.received + all.too_late),
+            "lost": self.lost(left),
             "duplicated": all.duplicated,
             "reordered": all.reordered,
             "too_late": all.too_late,
@@ -354,8 +507,20 @@ impl Received {
             "extent": times(self.report.extent()),
             "density": self.density.iter().map(|(by, count)| (by.to_string(), (*count).into())).collect::<serde_json::Map<String, Value>>(),
             "counters": counters,
+            "link_down": {
+                "times": self.report.downs.times, "ns": self.down_ns,
+                "first_ns": (self.report.downs.times > 0).then_some(self.report.downs.first_ns),
+            },
             "streams": streams,
         })
+    }
+}
+
+/// How often: `once`, `3 times`.
+fn times_words(times: u64) -> String {
+    match times {
+        1 => "once".to_owned(),
+        _ => format!("{} times", grouped(times)),
     }
 }
 

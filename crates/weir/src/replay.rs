@@ -117,7 +117,7 @@ pub fn run(arguments: ReplayArgs) -> anyhow::Result<Outcome> {
     let receiver = arguments
         .receive
         .as_ref()
-        .map(|name| Receiver::open(name, &ports[0], (Pairs::of_bytes(), &[])))
+        .map(|name| Receiver::open(name, &ports[0], (Pairs::of_bytes(), &[]), arguments.utc))
         .transpose()?;
     settings.pairs = receiver.as_ref().map(Receiver::pairs);
     let words = (rate_words(&arguments, rate), end_words(&arguments));
@@ -205,7 +205,8 @@ pub fn run(arguments: ReplayArgs) -> anyhow::Result<Outcome> {
         stop.load(Ordering::Relaxed),
     );
     let told = received.map_or(Outcome::Done, |received| {
-        received.tell(arguments.json, (sent(&report).0, refused), &[])
+        let how = (arguments.json, arguments.strict);
+        received.tell(how, (sent(&report).0, refused), &[])
     });
     let has_failed = script.is_some_and(|script| script.has_failed());
     Ok(Outcome::of(

@@ -147,9 +147,10 @@ pub struct GenerateArgs {
     /// Send until interrupted
     #[arg(help_heading = TIME, long, conflicts_with_all = ["packets", "duration"])]
     pub forever: bool,
-    /// Fail if the rate is not held.
+    /// Fail if the rate is not held, or a packet is lost.
     ///
-    /// It is not if a packet leaves more than a second late, or the last packet more than 10 ms late.
+    /// The rate is not held if a packet leaves more than a second late, or the last packet more than 10 ms late. Losses are those that
+    /// --receive sees.
     #[arg(help_heading = TIME, long)]
     pub strict: bool,
     /// Who may be sent to.

@@ -26,7 +26,7 @@ bridge.
 
 Exit codes:
   0  done, or interrupted
-  1  the input or the port failed, or packets were refused; with --strict, a rate was not held
+  1  the input or the port failed, or packets were refused; with --strict, a rate was not held, or a packet was lost
   2  the command is wrong; nothing was sent";
 
 pub(super) fn speed(text: &str) -> Result<f64, String> {
@@ -121,9 +121,10 @@ pub struct ReplayArgs {
     /// Read the clock without pause: exact, for a processor
     #[arg(help_heading = TIME, long)]
     pub spin: bool,
-    /// Fail if the rate is not held.
+    /// Fail if the rate is not held, or a packet is lost.
     ///
-    /// It is not if a packet leaves more than a second late, or the last packet more than 10 ms late.
+    /// The rate is not held if a packet leaves more than a second late, or the last packet more than 10 ms late. Losses are those that
+    /// --receive sees.
     #[arg(help_heading = TIME, long)]
     pub strict: bool,
     /// Packets a second, as in tcpreplay

@@ -42,6 +42,8 @@ pub struct Maker {
     kind: Kind,
     /// Number of packets made.
     pub made: u64,
+    /// Stream of the last one.
+    stream: usize,
 }
 
 enum Kind {
@@ -264,7 +266,11 @@ impl Wanted {
                 }
             }
         };
-        Ok(Maker { kind, made: 0 })
+        Ok(Maker {
+            kind,
+            made: 0,
+            stream: 0,
+        })
     }
 }
 
@@ -386,6 +392,7 @@ impl Maker {
         let made = match &mut self.kind {
             Kind::Profile(packets) => {
                 let made = packets.next()?;
+                self.stream = made.stream;
                 (made.time_ns, made.frame)
             }
             Kind::Mix {
@@ -414,8 +421,13 @@ impl Maker {
         let made = packets.next()?;
         frame.extend_from_slice(made.frame);
         let (time_ns, stream) = (made.time_ns, made.stream);
-        self.made += 1;
+        (self.made, self.stream) = (self.made + 1, stream);
         Some((time_ns, packets.stamp(stream)))
+    }
+
+    /// Stream of the last packet that was made one by one.
+    pub fn stream(&self) -> usize {
+        self.stream
     }
 
     /// Packets of each stream so far.

@@ -33,31 +33,35 @@ pub fn check(arguments: &GenerateArgs, wanted: &mut Wanted) -> anyhow::Result<()
 
 /// Opens the other end, if there is to be one.
 pub fn open(arguments: &GenerateArgs, streams: &[String]) -> anyhow::Result<Option<Receiver>> {
-    let open = |name| Receiver::open(name, &arguments.sink, (Pairs::new(streams.len()), streams));
+    let open = |name| {
+        let pairs = (Pairs::new(streams.len()), streams);
+        Receiver::open(name, &arguments.sink, pairs, false)
+    };
     arguments.receive.as_ref().map(open).transpose()
 }
 
-/// Sends packets, and receives them at the same time.
+/// Sends packets, and receives them at the same time. Returns their fate, and the packets of each stream that were handed to the port.
 pub fn exchange(
     receiver: Receiver,
     walls: &Walls,
     (mut port, maker): (Port, &mut Maker),
     (rate, steered): ((Option<Rate>, bool), &Steered),
     (halt, end): (&Arc<AtomicBool>, Option<Duration>),
-) -> anyhow::Result<(Sent, Received, Pace)> {
+) -> anyhow::Result<(Sent, (Received, Vec<u64>), Pace)> {
     let sender_port = &mut port;
     let send = |pairs: &Mutex<Pairs>| {
         let mut pace = Pace::begin(halt, end);
         let mut sender = Sender::new(sender_port, &mut *maker, &mut pace, rate).stamping();
         sender.steering = steered.steering();
         let done = sender.send();
+        let streams = sender.streams();
         pace.ends_now();
         wait_for_the_last(pairs, halt, QUIET);
-        (done, maker.made, pace)
+        (done, (maker.made, streams), pace)
     };
     let pairs = receiver.pairs();
     let begin = || steered.serve(halt, Some(pairs));
-    let ((done, made, pace), received) = receiver.meanwhile(walls, begin, send)?;
+    let ((done, (made, streams), pace), received) = receiver.meanwhile(walls, begin, send)?;
     ctl::tell_lost(&port.name().clone(), steered.steering());
     let sent = Sent {
         done,
@@ -66,5 +70,5 @@ pub fn exchange(
         made,
         late: pace.late(),
     };
-    Ok((sent, received, pace))
+    Ok((sent, (received, streams), pace))
 }

@@ -37,6 +37,8 @@ pub struct Sender<'a> {
     /// A packet that waits, and the place of its timestamp.
     frame: Vec<u8>,
     stamp: Option<Stamp>,
+    /// Whether the last packet that was made waits for its time.
+    waits: bool,
 }
 
 impl<'a> Sender<'a> {
@@ -68,6 +70,7 @@ impl<'a> Sender<'a> {
             stopped: None,
             frame: Vec::new(),
             stamp: None,
+            waits: false,
         }
     }
 
@@ -172,6 +175,7 @@ impl<'a> Sender<'a> {
         if !self.pace.is_due(due.saturating_sub(self.lead)) {
             // Frames in the port's buffer are due earlier.
             self.port.flush()?;
+            self.waits = true;
             due = self.wait(due)?;
             if self.stopped.is_some() {
                 // The run ended while an order had stopped it: nothing leaves.
@@ -179,6 +183,7 @@ impl<'a> Sender<'a> {
             }
         }
         // Even if stopped in the meantime, the frame is sent, because the known answers count it already.
+        self.waits = false;
         self.pace.leaves(due);
         self.hand_over(self.begun_ns.saturating_add(due.as_nanos() as u64))?;
         Ok(self.has_sent())
@@ -302,7 +307,18 @@ impl<'a> Sender<'a> {
             rate: self.rate,
             late: self.pace.late(),
             is_stopped: self.stopped.is_some(),
-            streams: self.maker.counts(),
+            streams: self.streams(),
         }
+    }
+
+    /// Packets of each stream that were handed to the port.
+    pub fn streams(&self) -> Vec<u64> {
+        let mut streams = self.maker.counts();
+        if self.waits
+            && let Some(count) = streams.get_mut(self.maker.stream())
+        {
+            *count -= 1;
+        }
+        streams
     }
 }

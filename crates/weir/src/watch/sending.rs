@@ -201,6 +201,8 @@ fn note(sending: &mut Sending, status: &Value, at_s: f64) {
         received: number("received"),
         duplicated: number("duplicated"),
         reordered: number("reordered"),
+        after_the_last: number("under_way"),
+        is_down: status["link_down"].as_bool().unwrap_or_default(),
     });
     let streams = status["streams"].as_array().into_iter().flatten();
     sending.streams = streams

@@ -95,11 +95,16 @@ impl Links {
         }
     }
 
+    /// Names of sources, and whether each has a carrier; `None` for a source that is gone.
+    pub fn states(&self) -> impl Iterator<Item = (&str, Option<bool>)> {
+        let carriers = self.carriers.iter();
+        carriers.map(|(name, carrier)| (name.as_str(), carrier.is_up()))
+    }
+
     /// Names of sources without a carrier.
     pub fn down(&self) -> Vec<&str> {
-        let is_down = |(_, carrier): &&(String, Carrier)| carrier.is_up() == Some(false);
-        let down = self.carriers.iter().filter(is_down);
-        down.map(|(name, _)| name.as_str()).collect()
+        let down = self.states().filter(|it| it.1 == Some(false));
+        down.map(|(name, _)| name).collect()
     }
 }
 

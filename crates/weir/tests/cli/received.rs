@@ -253,6 +253,10 @@ fn what_cannot_be_received_is_refused() {
             &["af_packet:lo", "--profile", "64", "--receive", "nosuch"],
             "no such interface",
         ),
+        (
+            &["af_packet:lo", "--profile", "64", "--receive", "any"],
+            "name the interface at which they arrive",
+        ),
         (&["af_packet:lo", "--profile", "64", "--json"], "--receive"),
         (
             &[
@@ -366,4 +370,59 @@ fn a_receiver_that_vanishes_is_told() {
     assert_eq!(done.code, Some(1), "{}", done.err);
     let line = "the capture ended before the sender";
     assert!(done.err.contains(line), "{}", done.err);
+}
+
+/// Nothing arrives, as there is no relay; the link of the other end is taken away, and given back.
+#[test]
+fn lost_packets_and_a_lost_link_are_told() {
+    let test = "lost_packets_and_a_lost_link_are_told";
+    let Some(net) = Net::new(test) else { return };
+    add_end(&net);
+    let (end, temp) = (format!("netns:{}/end", net.name("far")), Temp::new());
+    let socket = temp.at("s.sock");
+    let words = [
+        env!("CARGO_BIN_EXE_weir"),
+        "generate",
+        "af_packet:near",
+        "--profile",
+        "imix",
+        "--rate",
+        "2kpps",
+        "--packets",
+        "100000",
+        "--control",
+        &socket,
+        "--strict",
+        "--json",
+        "--receive",
+        &end,
+    ];
+    let sender = net.start(&words, "packets leave by near");
+    let set = |state| {
+        net.inside("far", &["ip", "link", "set", "out", state]).ok();
+    };
+    set("down");
+    let sender = sender.until(&format!("{end}: the link is down"));
+    let ctl = |words: &[&str]| weir([&["ctl", "--control", &socket], words].concat()).ok();
+    ctl(&["stop"]);
+    let status: Value = serde_json::from_str(&ctl(&["status", "--json"]).text()).unwrap();
+    let of_streams = |answer: &Value| {
+        let streams = answer["streams"].as_array().unwrap().iter();
+        streams.map(|it| it["sent"].as_u64().unwrap()).sum::<u64>()
+    };
+    assert_eq!(status["link_down"], true, "{status}");
+    assert_eq!(status["sent"], of_streams(&status), "{status}");
+    assert_eq!(status["under_way"], status["sent"], "{status}");
+    set("up");
+    let done = sender.until("the link is up again").stop();
+    schema::check(&done.text());
+    let answer: Value = serde_json::from_str(done.text().trim()).unwrap();
+    let [sent, received, lost, ..] = counts(&answer);
+    assert_eq!((received, lost), (0, sent), "{answer}");
+    assert_eq!(of_streams(&answer), sent, "{answer}");
+    assert_eq!(answer["link_down"]["times"], 1, "{answer}");
+    assert_eq!(done.code, Some(1), "{}", done.err);
+    for line in ["no packet arrived there", "--strict: "] {
+        assert!(done.err.contains(line), "{line}: {}", done.err);
+    }
 }
