@@ -89,6 +89,8 @@ pub struct Report {
     jitter: Histogram<u64>,
     /// Extents of reordered packets, numbers (RFC 4737 section 4.2.2).
     extent: Histogram<u64>,
+    /// Packets after a packet that left later by the other port, in order among those of their own port.
+    pub across: u64,
     /// Times without a link.
     pub downs: Downs,
 }
@@ -150,6 +152,7 @@ impl Report {
             negative: 0,
             jitter: times(),
             extent: Histogram::new_with_bounds(1, REMEMBERED, 3).expect("the bounds are in order"),
+            across: 0,
             downs: Downs::default(),
         }
     }
@@ -169,9 +172,12 @@ impl Report {
         Spread::of(&self.extent)
     }
 
-    /// The sum of all streams.
+    /// The sum of all streams. Packets of two ports have one order.
     pub fn all(&self) -> Arrivals {
-        let mut all = Arrivals::default();
+        let mut all = Arrivals {
+            reordered: self.across,
+            ..Arrivals::default()
+        };
         for stream in &self.streams {
             all.received += stream.received;
             all.duplicated += stream.duplicated;
@@ -254,7 +260,11 @@ impl Seen {
 pub struct Pairs {
     /// Departures whose packets carry no number: one stream.
     departures: Option<Departures>,
+    /// By stream, or by port.
     seen: Vec<Seen>,
+    /// The numbers of two ports together.
+    order: Option<Seen>,
+    /// Of each stream, or of the order of two ports.
     densities: Vec<Density>,
     report: Report,
     /// Delay of the packet before, ns.
@@ -271,6 +281,7 @@ impl Pairs {
         Self {
             departures: None,
             seen: (0..streams).map(|_| Seen::new()).collect(),
+            order: None,
             densities: vec![Density::new(); streams],
             report: Report::new(streams),
             before: None,
@@ -279,14 +290,21 @@ impl Pairs {
         }
     }
 
-    /// For packets that are matched by their bytes: the caller notes each [departure](Self::departs). Of equal packets, the first arrival is
-    /// matched with the first departure. An arrival is recognized among the last 1 048 576 departures. **Memory**: 56 bytes for each of
-    /// these, so 56 MiB, as they are used.
-    pub fn of_bytes() -> Self {
+    /// For packets of so many ports, one or two, that are matched by their bytes: the caller notes each [departure](Self::departs). Of equal
+    /// packets, the first arrival is matched with the first departure. If `is_apart`, each port has a receiver of its own, at which alone its
+    /// packets are expected. Departures of two ports have one order. An arrival is recognized among the last 1 048 576 departures.
+    /// **Memory**: 56 bytes for each of these, so 56 MiB, as they are used.
+    pub fn of_bytes(ports: usize, is_apart: bool) -> Self {
         Self {
-            departures: Some(Departures::new()),
-            ..Self::new(1)
+            departures: Some(Departures::new(is_apart)),
+            order: (ports > 1).then(Seen::new),
+            ..Self::new(ports)
         }
+    }
+
+    /// The orders in which packets are numbered.
+    fn orders(&self) -> &[Seen] {
+        self.order.as_ref().map_or(&self.seen, std::slice::from_ref)
     }
 
     /// Whether packets are matched [by their bytes](Self::of_bytes).
@@ -294,11 +312,11 @@ impl Pairs {
         self.departures.is_some()
     }
 
-    /// Notes that a packet leaves at this time, ns since the epoch, if packets are matched [by their bytes](Self::of_bytes). **Cost**: a hash of
+    /// Notes that a packet leaves by a port at this time, ns since the epoch, if packets are matched [by their bytes](Self::of_bytes). **Cost**: a hash of
     /// the frame; no allocation.
-    pub fn departs(&mut self, frame: &[u8], time_ns: i64) {
+    pub fn departs(&mut self, frame: &[u8], time_ns: i64, port: usize) {
         if let Some(departures) = &mut self.departures {
-            departures.departs(frame, time_ns);
+            departures.departs(frame, time_ns, port);
         }
     }
 
@@ -321,7 +339,7 @@ impl Pairs {
 
     /// Packets that left later than the latest one that has arrived, of `handed` packets that were handed to the port: they may be under way.
     pub fn after_the_last(&self, handed: u64) -> u64 {
-        let before: u64 = self.seen.iter().map(|seen| seen.next).sum();
+        let before: u64 = self.orders().iter().map(|seen| seen.next).sum();
         handed.saturating_sub(before)
     }
 
@@ -331,17 +349,21 @@ impl Pairs {
         self.earlier + all.received + all.duplicated + all.too_late + self.report.others
     }
 
-    /// Takes a frame that arrived at this time, ns since the epoch. **Cost**: no allocation.
-    pub fn arrives(&mut self, frame: &[u8], time_ns: Option<i64>) {
+    /// Takes a frame that arrived at a receiver, 0 or 1, at this time, ns since the epoch. **Cost**: no allocation.
+    pub fn arrives(&mut self, frame: &[u8], time_ns: Option<i64>, receiver: usize) {
         let found = match &mut self.departures {
-            Some(departures) => match departures.arrives(frame, time_ns, self.seen[0].next) {
-                Match::First(number, left_ns) => Some((0, number, left_ns)),
-                Match::Again => {
-                    self.report.streams[0].duplicated += 1;
-                    return;
+            Some(departures) => {
+                let order = self.order.as_ref().filter(|_| !departures.is_apart());
+                let highest = order.unwrap_or(&self.seen[receiver]).next;
+                match departures.arrives(frame, time_ns, (highest, receiver)) {
+                    Match::First(number, left_ns, port) => Some((port as u32, number, left_ns)),
+                    Match::Again(port) => {
+                        self.report.streams[port].duplicated += 1;
+                        return;
+                    }
+                    Match::Unknown => None,
                 }
-                Match::Unknown => None,
-            },
+            }
             None => stamp(frame)
                 .filter(|stamp| (stamp.0 as usize) < self.seen.len() && stamp.2 >= self.since_ns),
         };
@@ -351,12 +373,22 @@ impl Pairs {
         };
         let stream = stream as usize;
         let counts = &mut self.report.streams[stream];
-        match self.seen[stream].arrives(number) {
-            Arrival::InOrder => counts.received += 1,
-            Arrival::Reordered(extent) => {
+        let arrival = self.seen[stream].arrives(number);
+        let in_all = match &mut self.order {
+            Some(order) => order.arrives(number),
+            None => arrival,
+        };
+        if let Arrival::Reordered(extent) = in_all {
+            self.report.extent.saturating_record(extent);
+        }
+        match arrival {
+            Arrival::InOrder => {
+                counts.received += 1;
+                self.report.across += u64::from(matches!(in_all, Arrival::Reordered(_)));
+            }
+            Arrival::Reordered(_) => {
                 counts.received += 1;
                 counts.reordered += 1;
-                self.report.extent.saturating_record(extent);
             }
             Arrival::Duplicate => {
                 counts.duplicated += 1;
@@ -367,8 +399,11 @@ impl Pairs {
                 return;
             }
         }
-        let seen = &self.seen[stream];
-        self.densities[stream].arrives(number, |other| seen.has(other));
+        let (density, seen) = match &self.order {
+            Some(order) => (0, order),
+            None => (stream, &self.seen[stream]),
+        };
+        self.densities[density].arrives(number, |other| seen.has(other));
         let Some(time_ns) = time_ns else { return };
         let Ok(delay) = u64::try_from(time_ns.saturating_sub(left_ns)) else {
             self.report.negative += 1;
@@ -383,7 +418,7 @@ impl Pairs {
     /// Packets by their displacement: reorder density (RFC 5236), of all streams. **Cost**: some microseconds.
     pub fn density(&self) -> BTreeMap<i64, u64> {
         let mut sum = BTreeMap::new();
-        for (density, seen) in self.densities.iter().zip(&self.seen) {
+        for (density, seen) in self.densities.iter().zip(self.orders()) {
             density.add_to(&mut sum, |number| seen.has(number));
         }
         sum
@@ -405,22 +440,32 @@ fn stamp(frame: &[u8]) -> Option<(u32, u64, i64)> {
 }
 
 /// Sink that pairs all packets.
-pub struct PairSink(Arc<Mutex<Pairs>>);
+pub struct PairSink {
+    pairs: Arc<Mutex<Pairs>>,
+    /// Name of the interface that is the second receiver.
+    second: Option<String>,
+}
 
 impl PairSink {
-    /// Makes a sink for these pairs, which can be asked at any time.
-    pub fn new(pairs: &Arc<Mutex<Pairs>>) -> Self {
-        Self(Arc::clone(pairs))
+    /// Makes a sink for these pairs, which can be asked at any time. `second` is the name of the interface that is the second receiver.
+    pub fn new(pairs: &Arc<Mutex<Pairs>>, second: Option<String>) -> Self {
+        Self {
+            pairs: Arc::clone(pairs),
+            second,
+        }
     }
 
     fn pairs(&self) -> MutexGuard<'_, Pairs> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.pairs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Sink for PairSink {
-    fn packet(&mut self, _: &Layout, record: &Record<'_>) -> Result<(), End> {
-        self.pairs().arrives(record.frame.data, record.time_ns);
+    fn packet(&mut self, layout: &Layout, record: &Record<'_>) -> Result<(), End> {
+        let interface = &layout.interfaces[record.frame.interface as usize];
+        let is_second = self.second.is_some() && interface.name == self.second;
+        self.pairs()
+            .arrives(record.frame.data, record.time_ns, usize::from(is_second));
         Ok(())
     }
 
@@ -549,10 +594,10 @@ mod tests {
                 } else {
                     duplicated += 1;
                 }
-                pairs.arrives(frame, Some(*time));
+                pairs.arrives(frame, Some(*time), 0);
             }
-            pairs.arrives(&[0; 100], Some(0));
-            pairs.arrives(b"weir", None);
+            pairs.arrives(&[0; 100], Some(0), 0);
+            pairs.arrives(b"weir", None, 0);
             let (report, all) = (pairs.report(), pairs.report().all());
             assert_eq!((all.received, all.too_late), (20_000 - lost, 0));
             assert_eq!((all.duplicated, all.reordered), (duplicated, reordered));
@@ -581,7 +626,7 @@ mod tests {
                 stamp.set_time(&mut frame, now);
                 let around = random.below(planted_ns as usize / 5 + 1) as i64 - planted_ns / 10;
                 let tail = if random.below(50) == 0 { 3_000_000 } else { 0 };
-                pairs.arrives(&frame, Some(now + planted_ns + around + tail));
+                pairs.arrives(&frame, Some(now + planted_ns + around + tail), 0);
             }
             let delay = pairs.report().delay();
             assert_eq!(delay.count, 5000);

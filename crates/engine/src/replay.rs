@@ -359,7 +359,7 @@ impl ReplaySink {
         }
         if let Some(pairs) = &self.settings.pairs {
             let mut pairs = pairs.lock().unwrap_or_else(PoisonError::into_inner);
-            pairs.departs(data, now_ns());
+            pairs.departs(data, now_ns(), port);
         }
         let taken = match due {
             Some(due) => {

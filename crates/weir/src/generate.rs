@@ -363,6 +363,7 @@ fn send(
         let counts = sent.port.counts();
         let fate = (counts.sent, counts.refused());
         let (outcome, _) = ended(arguments, vec![sent], &mut pace);
+        let streams: Vec<(u64, u64)> = streams.into_iter().map(|count| (count, 0)).collect();
         let told = received.tell((arguments.json, arguments.strict), fate, &streams);
         let is_done = told == Outcome::Done && outcome == Outcome::Done && !steered.has_failed();
         return Ok((Outcome::of(is_done), false));

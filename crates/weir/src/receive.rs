@@ -15,9 +15,10 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
+use weir_engine::capture::namespaced::bare;
 use weir_engine::capture::{Direction, Settings};
 use weir_engine::name::Name;
-use weir_engine::pairing::{PairSink, Pairs, Report, Rest, Spread, Wait, now_ns};
+use weir_engine::pairing::{Arrivals, PairSink, Pairs, Report, Rest, Spread, Wait, now_ns};
 use weir_engine::port::counters::Counters;
 use weir_engine::run::{Ended, Run, Setup};
 use weir_engine::session::Session;
@@ -39,7 +40,10 @@ const TOLD: u64 = 10;
 
 /// The other end, whose capture is open.
 pub struct Receiver {
-    name: Name,
+    /// The interfaces, as they are told.
+    name: String,
+    /// The interface that is the second receiver.
+    second: Option<String>,
     session: Session,
     pairs: Arc<Mutex<Pairs>>,
     /// Ends the capture.
@@ -84,16 +88,33 @@ fn is_sender(name: &Name, sink: &Name) -> bool {
     network.named(sender).is_none_or(|it| !it.is_loopback)
 }
 
+/// Checks that two interfaces can be told apart.
+pub fn check_two(first: &Name, second: &Name) -> anyhow::Result<()> {
+    if interface(first) == interface(second) {
+        bail!(
+            "--receive2 {second}: it is the interface of --receive: without --receive2 the packets of both ports are awaited there"
+        );
+    }
+    if interface(first).map(bare) == interface(second).map(bare) {
+        bail!(
+            "--receive2 {second} has the same name as {first} in its network namespace: give one of them another, with ip link set IF name NEW"
+        );
+    }
+    Ok(())
+}
+
 impl Receiver {
-    /// Opens the capture of an interface that receives what leaves by `sink`, in streams of these names.
+    /// Opens the captures of one or two interfaces that receive what leaves by one or two ports, in streams of these names.
     pub fn open(
-        name: &Name,
-        sink: &Name,
+        names: &[Name],
+        sinks: &[Name],
         (pairs, streams): (Pairs, &[String]),
         utc: bool,
     ) -> anyhow::Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
-        let mut session = Session::new(vec![name.clone()]);
+        let mut session = Session::new(names.to_vec());
+        let all: Vec<String> = names.iter().map(Name::text).collect();
+        let name = all.join(" and ");
         let request = CaptureRequest {
             settings: Settings {
                 direction: Direction::In,
@@ -125,10 +146,17 @@ impl Receiver {
         }
         Ok(Self {
             pairs: Arc::new(Mutex::new(pairs)),
-            counters: Wanted::open(port::interface(sink), interface(name)),
+            counters: Wanted::open(
+                sinks.iter().filter_map(port::interface),
+                names.iter().filter_map(interface),
+            ),
+            second: names
+                .get(1)
+                .and_then(interface)
+                .map(|it| bare(it).to_owned()),
             links: Links::open(session.names()),
             clock: Clock::new(utc),
-            name: name.clone(),
+            name,
             session,
             stop,
             streams: streams.to_vec(),
@@ -149,7 +177,10 @@ impl Receiver {
     ) -> anyhow::Result<(T, Received)> {
         let before = self.counters.read();
         let mut run = Run::new(Setup {
-            main: (self.name.text(), Some(Box::new(PairSink::new(&self.pairs)))),
+            main: (
+                self.name.clone(),
+                Some(Box::new(PairSink::new(&self.pairs, self.second.clone()))),
+            ),
             stop: Arc::clone(&self.stop),
             ..Setup::default()
         });
@@ -192,7 +223,8 @@ impl Receiver {
             report: pairs.report().clone(),
             down_ns: pairs.report().downs.length_ns(now_ns()),
             density: pairs.density(),
-            streams: self.streams.clone(),
+            streams: self.streams,
+            has_ports: pairs.is_by_bytes(),
             counted: self.counters.since(&before, &ended),
             has_failed: is_early || !show.faults.is_empty(),
         };
@@ -274,12 +306,15 @@ struct Wanted {
 }
 
 impl Wanted {
-    fn open(sender: Option<&str>, receiver: Option<&str>) -> Self {
-        let sender = sender.map(|name| (name.to_owned(), true));
-        let receiver = receiver.map(|name| (name.to_owned(), false));
+    fn open<'a>(
+        senders: impl Iterator<Item = &'a str>,
+        receivers: impl Iterator<Item = &'a str>,
+    ) -> Self {
+        let senders = senders.map(|name| (name.to_owned(), true));
+        let receivers = receivers.map(|name| (name.to_owned(), false));
         Self {
             counters: Counters::open().ok(),
-            wanted: sender.into_iter().chain(receiver).collect(),
+            wanted: senders.chain(receivers).collect(),
         }
     }
 
@@ -322,7 +357,7 @@ impl Wanted {
 
 /// Fate of the packets.
 pub struct Received {
-    name: Name,
+    name: String,
     clock: Clock,
     report: Report,
     /// Time without a link, ns.
@@ -330,27 +365,29 @@ pub struct Received {
     /// Packets by displacement (RFC 5236).
     density: BTreeMap<i64, u64>,
     streams: Vec<String>,
+    /// Whether the streams are ports.
+    has_ports: bool,
     /// Packets that counters saw lost.
     pub counted: Vec<(String, u64)>,
     pub has_failed: bool,
 }
 
 impl Received {
-    /// Prints it, for packets that left, packets that the port refused, and the packets of each stream that were handed to it.
+    /// Prints it, for packets that left, packets that the port refused, and the same of each stream.
     ///
     /// If nothing arrived, a line says so. With `is_strict` lost packets are an error.
     pub fn tell(
         &self,
         (is_json, is_strict): (bool, bool),
         (left, refused): (u64, u64),
-        streams: &[u64],
+        streams: &[(u64, u64)],
     ) -> Outcome {
         let text = match is_json {
             true => format!(
                 "{}\n",
                 terminal::json("received", &self.object((left, refused), streams))
             ),
-            false => self.text(left, refused),
+            false => self.text((left, refused), streams),
         };
         let answered = answer(&text);
         if let Some(why) = self.nothing(left) {
@@ -381,10 +418,7 @@ impl Received {
             return None;
         }
         Some(match self.report.others {
-            0 => format!(
-                "no packet arrived there: is {} the other end, and does a device on the way let the packets through?",
-                self.name
-            ),
+            0 => "no packet arrived there: is it the other end, and does a device on the way let the packets through?".to_owned(),
             others => format!(
                 "none of the packets of this run arrived there, and {} did: a device that changes them (TTL, addresses, tags) makes others of them",
                 counted(others, "other packet")
@@ -392,7 +426,7 @@ impl Received {
         })
     }
 
-    fn text(&self, left: u64, refused: u64) -> String {
+    fn text(&self, (left, refused): (u64, u64), streams: &[(u64, u64)]) -> String {
         let all = self.report.all();
         let lost = self.lost(left);
         let mut text = format!(
@@ -404,6 +438,26 @@ impl Received {
             grouped(all.duplicated),
             grouped(all.reordered)
         );
+        if self.has_ports {
+            for ((name, counts), (left, _)) in self.streams(streams) {
+                let lost = left.saturating_sub(counts.received + counts.too_late);
+                text += &format!(
+                    "  {name}: {} sent, {} received, {} lost ({}), {} duplicated, {} reordered\n",
+                    grouped(left),
+                    grouped(counts.received),
+                    grouped(lost),
+                    percent(lost, left),
+                    grouped(counts.duplicated),
+                    grouped(counts.reordered)
+                );
+            }
+            if self.report.across > 0 {
+                text += &format!(
+                    "  {} reordered between the two: after a packet that left later by the other port\n",
+                    grouped(self.report.across)
+                );
+            }
+        }
         if refused > 0 {
             text += &format!(
                 "{} more did not leave: the port refused them\n",
@@ -476,10 +530,20 @@ impl Received {
         text
     }
 
-    fn object(&self, (left, refused): (u64, u64), handed: &[u64]) -> Value {
-        let streams = self.streams.iter().zip(&self.report.streams).zip(handed);
-        let streams: Vec<Value> = streams
-            .map(|((name, counts), &sent)| {
+    /// Name, arrivals and departures of each stream.
+    fn streams<'a>(
+        &'a self,
+        left: &'a [(u64, u64)],
+    ) -> impl Iterator<Item = ((&'a String, &'a Arrivals), (u64, u64))> {
+        let streams = self.streams.iter().zip(&self.report.streams);
+        streams.zip(left.iter().copied())
+    }
+
+    fn object(&self, (left, refused): (u64, u64), streams: &[(u64, u64)]) -> Value {
+        let streams: Vec<Value> = self
+            .streams(streams)
+            .map(|((name, counts), (left, refused))| {
+                let sent = left + refused;
                 json!({
                     "name": name, "sent": sent, "received": counts.received,
                     "lost": sent.saturating_sub(counts.received + counts.too_late),
@@ -500,6 +564,7 @@ impl Received {
             "lost": self.lost(left),
             "duplicated": all.duplicated,
             "reordered": all.reordered,
+            "reordered_across": self.report.across,
             "too_late": all.too_late,
             "others": self.report.others,
             "delay_ns": times(self.report.delay()),

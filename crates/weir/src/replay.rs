@@ -56,8 +56,22 @@ pub fn run(arguments: ReplayArgs) -> anyhow::Result<Outcome> {
         check_receiver(&arguments, name)?;
         port::check_guard(name, &arguments.sending.yes_send)?;
     }
-    if let Some(name) = &arguments.receive {
-        receive::check(name, &ports[0])?;
+    let receivers: Vec<Name> = [&arguments.receive, &arguments.receive2]
+        .into_iter()
+        .flatten()
+        .cloned()
+        .collect();
+    match &receivers[..] {
+        [] => {}
+        [all] => ports
+            .iter()
+            .try_for_each(|port| receive::check(all, port))?,
+        two => {
+            for (name, port) in two.iter().zip(&ports) {
+                receive::check(name, port)?;
+            }
+            receive::check_two(&two[0], &two[1])?;
+        }
     }
     let rate = wanted_rate(&arguments, &ports[0])?;
     let stop = stop_on_signals();
@@ -114,10 +128,16 @@ pub fn run(arguments: ReplayArgs) -> anyhow::Result<Outcome> {
         })
     };
     let opened = ports.iter().map(open).collect::<Result<_, _>>()?;
-    let receiver = arguments
-        .receive
-        .as_ref()
-        .map(|name| Receiver::open(name, &ports[0], (Pairs::of_bytes(), &[]), arguments.utc))
+    let of_ports: Vec<String> = match &ports[..] {
+        [_] => Vec::new(),
+        two => two.iter().map(Name::text).collect(),
+    };
+    let is_apart = receivers.len() > 1;
+    let receiver = (!receivers.is_empty())
+        .then(|| {
+            let pairs = Pairs::of_bytes(ports.len(), is_apart);
+            Receiver::open(&receivers, &ports, (pairs, &of_ports), arguments.utc)
+        })
         .transpose()?;
     settings.pairs = receiver.as_ref().map(Receiver::pairs);
     let words = (rate_words(&arguments, rate), end_words(&arguments));
@@ -180,7 +200,9 @@ pub fn run(arguments: ReplayArgs) -> anyhow::Result<Outcome> {
             let work = |pairs: &Mutex<Pairs>| {
                 let read = replay.read(session, &mut run, show);
                 let (ended, outputs) = run.finish(&mut |event| show.event(event));
-                wait_for_the_last(pairs, &stop, QUIET);
+                // Packets of two captures wait for each other, for up to half a second.
+                let quiet = if is_apart { QUIET * 2 } else { QUIET };
+                wait_for_the_last(pairs, &stop, quiet);
                 read.map(|()| (ended, outputs))
             };
             let (done, received) = receiver.meanwhile(&walls, begin, work)?;
@@ -206,7 +228,9 @@ pub fn run(arguments: ReplayArgs) -> anyhow::Result<Outcome> {
     );
     let told = received.map_or(Outcome::Done, |received| {
         let how = (arguments.json, arguments.strict);
-        received.tell(how, (sent(&report).0, refused), &[])
+        let ports = report.ports.iter();
+        let ports: Vec<(u64, u64)> = ports.map(|it| (it.sent, it.refused())).collect();
+        received.tell(how, (sent(&report).0, refused), &ports)
     });
     let has_failed = script.is_some_and(|script| script.has_failed());
     Ok(Outcome::of(

@@ -143,7 +143,8 @@ impl Walls {
     ) -> anyhow::Result<Self> {
         let mut walls = Self::of(&arguments.walls, session)?;
         ports.iter().for_each(|port| walls.output(port, false));
-        let received = arguments.receive.iter().cloned().collect();
+        let received = arguments.receive.iter().chain(&arguments.receive2);
+        let received = received.cloned().collect();
         walls.reads(Session::new(received).needs());
         walls.steered(&arguments.steer);
         walls.compiles(false);

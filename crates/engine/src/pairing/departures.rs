@@ -10,6 +10,8 @@
 //! Equal packets are a group. All its departures before `ahead` have arrived or lie on a stack of passed numbers, so that the cost of an
 //! arrival does not grow with the number of equal packets.
 //!
+//! If each of two ports has a receiver of its own, equal packets of two ports are of two groups.
+//!
 //! **Memory**: 56 bytes for each number in memory, so 56 MiB, of which pages are used as packets leave.
 
 use crate::port::hash;
@@ -22,6 +24,9 @@ const PLACES: usize = 2 * REMEMBERED as usize;
 
 /// Length to which network cards fill up frames with zeros.
 const LEAST: usize = 60;
+
+/// Difference between the groups of equal packets of two ports.
+const OTHER: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// No number.
 const NONE: u64 = u64::MAX;
@@ -39,15 +44,17 @@ struct Departure {
     passed: u64,
     /// Whether a departure of the group has arrived.
     has_arrived: bool,
+    /// Port by which it left.
+    port: u8,
 }
 
 /// A packet that arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Match {
-    /// The departure with this number and time.
-    First(u64, i64),
-    /// All departures with these bytes have arrived before.
-    Again,
+    /// The departure with this number and time, by this port.
+    First(u64, i64, usize),
+    /// All departures with these bytes have arrived before; the port of the last one.
+    Again(usize),
     /// No departure in memory has these bytes.
     Unknown,
 }
@@ -61,15 +68,29 @@ pub(super) struct Departures {
     groups: Box<[u32]>,
     /// The next number.
     next: u64,
+    is_apart: bool,
 }
 
 impl Departures {
-    pub(super) fn new() -> Self {
+    /// No departures. `is_apart`: each port has a receiver of its own.
+    pub(super) fn new(is_apart: bool) -> Self {
         Self {
+            is_apart,
             all: Vec::with_capacity(REMEMBERED as usize),
             groups: vec![0; PLACES].into(),
             next: 0,
         }
+    }
+
+    /// Whether each port has a receiver of its own.
+    pub(super) fn is_apart(&self) -> bool {
+        self.is_apart
+    }
+
+    /// The hash of a group.
+    fn group(&self, frame: &[u8], port: usize) -> u64 {
+        let apart = if self.is_apart { port as u64 } else { 0 };
+        padded_hash(frame) ^ apart.wrapping_mul(OTHER)
     }
 
     fn at(&mut self, number: u64) -> &mut Departure {
@@ -88,9 +109,9 @@ impl Departures {
         }
     }
 
-    /// Notes that a packet leaves. **Cost**: some memory accesses; no allocation.
-    pub(super) fn departs(&mut self, frame: &[u8], left_ns: i64) {
-        let (number, hash) = (self.next, padded_hash(frame));
+    /// Notes that a packet leaves by a port. **Cost**: some memory accesses; no allocation.
+    pub(super) fn departs(&mut self, frame: &[u8], left_ns: i64, port: usize) {
+        let (number, hash) = (self.next, self.group(frame, port));
         if let Some(oldest) = number.checked_sub(REMEMBERED) {
             self.forget(oldest);
         }
@@ -102,6 +123,7 @@ impl Departures {
             ahead: number,
             passed: NONE,
             has_arrived: false,
+            port: port as u8,
         };
         let place = match self.find(hash) {
             Ok(place) => {
@@ -155,10 +177,16 @@ impl Departures {
         self.groups[free] = 0;
     }
 
-    /// Finds the departure of a packet that arrives at this time, if `highest` is one more than the highest number that has arrived.
+    /// Finds the departure of a packet that arrives at this time at a receiver, if `highest` is one more than the highest number that has
+    /// arrived.
     /// **Cost**: some memory accesses for each departure that is passed.
-    pub(super) fn arrives(&mut self, frame: &[u8], time_ns: Option<i64>, highest: u64) -> Match {
-        let Ok(place) = self.find(padded_hash(frame)) else {
+    pub(super) fn arrives(
+        &mut self,
+        frame: &[u8],
+        time_ns: Option<i64>,
+        (highest, receiver): (u64, usize),
+    ) -> Match {
+        let Ok(place) = self.find(self.group(frame, receiver)) else {
             return Match::Unknown;
         };
         let newest = self.groups[place] as usize - 1;
@@ -166,6 +194,7 @@ impl Departures {
             mut ahead,
             mut passed,
             has_arrived,
+            port,
             ..
         } = self.all[newest];
         while ahead < highest {
@@ -184,14 +213,19 @@ impl Departures {
             _ => passed,
         };
         let found = if number == NONE {
-            Match::Again
+            Match::Again(port.into())
         } else {
-            let Departure { link, left_ns, .. } = *self.at(number);
+            let Departure {
+                link,
+                left_ns,
+                port,
+                ..
+            } = *self.at(number);
             match number == ahead {
                 true => ahead = link,
                 false => passed = link,
             }
-            Match::First(number, left_ns)
+            Match::First(number, left_ns, port.into())
         };
         let group = &mut self.all[newest];
         (group.ahead, group.passed, group.has_arrived) = (ahead, passed, true);
@@ -250,9 +284,9 @@ mod tests {
             match found {
                 Some((number, left)) => {
                     self.left[number as usize].2 = true;
-                    Match::First(number, left)
+                    Match::First(number, left, 0)
                 }
-                None if is_known => Match::Again,
+                None if is_known => Match::Again(0),
                 None => {
                     self.arrived.remove(frame);
                     Match::Unknown
@@ -266,7 +300,7 @@ mod tests {
         for seed in 0..20 {
             let mut random = Random::behind(seed);
             let kinds = 1 + random.below(40);
-            let (mut departures, mut naive) = (Departures::new(), Naive::default());
+            let (mut departures, mut naive) = (Departures::new(false), Naive::default());
             let mut highest = 0;
             let mut again = 0;
             for now in 0..1000 {
@@ -274,16 +308,16 @@ mod tests {
                 let mut frame = vec![7; 40 + kind];
                 frame[0] = kind as u8;
                 if random.below(2) == 0 {
-                    departures.departs(&frame, now);
+                    departures.departs(&frame, now, 0);
                     naive.left.push((frame, now, false));
                     continue;
                 }
                 let time = now - random.below(20) as i64;
-                let found = departures.arrives(&frame, Some(time), highest);
+                let found = departures.arrives(&frame, Some(time), (highest, 0));
                 assert_eq!(found, naive.arrives(&frame, time, highest), "{seed}");
                 match found {
-                    Match::First(number, _) => highest = highest.max(number + 1),
-                    Match::Again => again += 1,
+                    Match::First(number, ..) => highest = highest.max(number + 1),
+                    Match::Again(_) => again += 1,
                     Match::Unknown => {}
                 }
             }
@@ -294,12 +328,12 @@ mod tests {
     /// More departures than fit, of few and of many kinds: the table holds the groups of the last departures alone.
     #[test]
     fn old_departures_are_forgotten() {
-        let mut departures = Departures::new();
+        let mut departures = Departures::new(false);
         let frame = |number: u64| [&number.to_le_bytes()[..], &[0; 60]].concat();
         let last = REMEMBERED + 50_000;
         for number in 0..last {
             let kind = if number % 3 == 0 { 1 } else { number };
-            departures.departs(&frame(kind), number as i64);
+            departures.departs(&frame(kind), number as i64, 0);
         }
         let filled = departures.groups.iter().filter(|it| **it > 0).count() as u64;
         let oldest = last - REMEMBERED;
@@ -307,7 +341,7 @@ mod tests {
             filled,
             1 + (oldest..last).filter(|it| it % 3 > 0).count() as u64
         );
-        let mut arrives = |kind| departures.arrives(&frame(kind), None, 0);
+        let mut arrives = |kind| departures.arrives(&frame(kind), None, (0, 0));
         assert_eq!(arrives(oldest - 1), Match::Unknown);
         assert_eq!(arrives(4), Match::Unknown);
         for number in oldest..last {
@@ -315,20 +349,26 @@ mod tests {
                 0 => (1, number),
                 _ => (number, number),
             };
-            assert_eq!(arrives(kind), Match::First(expected, expected as i64));
+            assert_eq!(arrives(kind), Match::First(expected, expected as i64, 0));
         }
-        assert_eq!(arrives(1), Match::Again);
-        assert_eq!(arrives(last - 1), Match::Again);
+        assert_eq!(arrives(1), Match::Again(0));
+        assert_eq!(arrives(last - 1), Match::Again(0));
     }
 
     /// A cable fills up short frames.
     #[test]
     fn short_frames_are_matched_after_they_were_filled_up() {
-        let mut departures = Departures::new();
-        departures.departs(&[1; 42], 5);
+        let mut departures = Departures::new(false);
+        departures.departs(&[1; 42], 5, 0);
         let mut padded = vec![1; 42];
         padded.resize(60, 0);
-        assert_eq!(departures.arrives(&padded, Some(9), 0), Match::First(0, 5));
-        assert_eq!(departures.arrives(&[1; 42], Some(9), 1), Match::Again);
+        assert_eq!(
+            departures.arrives(&padded, Some(9), (0, 0)),
+            Match::First(0, 5, 0)
+        );
+        assert_eq!(
+            departures.arrives(&[1; 42], Some(9), (1, 0)),
+            Match::Again(0)
+        );
     }
 }

@@ -15,6 +15,7 @@ Examples:
   sudo weir replay /var/cap --to eth1 --as-is --from 03:10 --until 03:15  five minutes of a record
   sudo weir replay trace.pcap --to eth1 --to2 eth2 --split-by 'src net 10' --as-is  both sides, in one order
   sudo weir replay trace.pcap --to eth1 --as-is --receive eth2  and count what arrives at the other end of a device
+  sudo weir replay trace.pcap --to eth1 --to2 eth2 --split-by auto --as-is --receive eth2 --receive2 eth1  both ways
   weir replay trace.pcap --to null --rate max  read and throw away
 
 One clock runs from the first packet on, so that a late packet delays no other. The end tells how late packets left; a rate that
@@ -166,9 +167,12 @@ pub struct ReplayArgs {
     /// Receive packets with IF, and print their fate.
     ///
     /// IF is another interface of this host, so that one clock measures delays. Packets are matched by their bytes, as they leave; equal
-    /// packets in their order.
-    #[arg(help_heading = ANSWER, long, value_name = "IF", conflicts_with = "to2")]
+    /// packets in their order. With --to2, the packets of both ports, unless there is --receive2.
+    #[arg(help_heading = ANSWER, long, value_name = "IF")]
     pub receive: Option<Name>,
+    /// Receive the packets of --to2 with IF
+    #[arg(help_heading = ANSWER, long, value_name = "IF", requires = "to2", requires = "receive")]
+    pub receive2: Option<Name>,
     /// Print the end as JSON
     #[arg(help_heading = ANSWER, long)]
     pub json: bool,

@@ -35,7 +35,11 @@ pub fn check(arguments: &GenerateArgs, wanted: &mut Wanted) -> anyhow::Result<()
 pub fn open(arguments: &GenerateArgs, streams: &[String]) -> anyhow::Result<Option<Receiver>> {
     let open = |name| {
         let pairs = (Pairs::new(streams.len()), streams);
-        Receiver::open(name, &arguments.sink, pairs, false)
+        let (names, sinks) = (
+            std::slice::from_ref(name),
+            std::slice::from_ref(&arguments.sink),
+        );
+        Receiver::open(names, sinks, pairs, false)
     };
     arguments.receive.as_ref().map(open).transpose()
 }

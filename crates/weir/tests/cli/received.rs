@@ -69,11 +69,14 @@ fn exchange(net: &Net, delay: &str, faults: &str) -> Value {
 /// The last line of the answer of a sender that receives by the cable behind the relay.
 fn received(net: &Net, words: &[&str]) -> Value {
     let end = format!("netns:{}/end", net.name("far"));
-    let done = net
-        .weir(&[words, &["--receive", &end, "--json"]].concat())
-        .ok();
-    schema::check(&done.text());
+    let done = net.weir(&[words, &["--receive", &end, "--json"]].concat());
+    last_line(&done.ok())
+}
+
+/// The last object of an answer.
+fn last_line(done: &Done) -> Value {
     let text = done.text();
+    schema::check(&text);
     let last = text.lines().last().expect("there is an answer");
     serde_json::from_str(last).expect("it is JSON")
 }
@@ -179,19 +182,154 @@ fn replayed_packets_are_found_by_their_bytes() {
         faulty["density"],
         serde_json::json!({"-1": 100, "0": 700, "1": 100})
     );
-    let two_ports = net.weir(&[
-        "replay",
-        &file,
-        "--to",
-        "near",
-        "--to2",
-        "near",
-        "--split-by",
-        "ip",
-        "--receive",
-        "near",
-    ]);
-    assert_eq!(two_ports.code, Some(2), "{}", two_ports.err);
+}
+
+/// A bridge between `far` and `out`. Of ten frames from `far`, it loses one, doubles one, and exchanges two. Of those from `out` it loses each
+/// fifth, and delays the others.
+const BRIDGE: &str = r#"
+import collections, select, socket, sys, time
+def opened(name):
+    it = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))
+    it.bind((name, 0))
+    return it
+far, out = opened("far"), opened("out")
+print("ready", file=sys.stderr, flush=True)
+numbers, held, late = [0, 0], None, collections.deque()
+while True:
+    ready = select.select([far, out], [], [], 0.001)[0]
+    for it in ready:
+        frame, about = it.recvfrom(9100)
+        if about[2] == socket.PACKET_OUTGOING or b"weir" not in frame:
+            continue
+        side = int(it is out)
+        kind = numbers[side] % (5 if side else 10)
+        numbers[side] += 1
+        if side and kind != 3:
+            late.append((time.time() + 0.003, frame))
+        if side or kind == 3:
+            continue
+        if kind == 7:
+            held = frame
+            continue
+        out.send(frame)
+        if kind == 5:
+            out.send(frame)
+        if kind == 8:
+            out.send(held)
+    while late and late[0][0] <= time.time():
+        far.send(late.popleft()[1])
+"#;
+
+/// Arrivals at one end or both: packets of each port that arrived, again, and out of their own order; and those out of the order of all.
+#[derive(Debug, Default, PartialEq)]
+struct Arrived {
+    ports: [[u64; 3]; 2],
+    reordered: u64,
+}
+
+/// Counts captures of tcpdump, of frames that left in the order of their numbers, the odd ones by the second port.
+fn counted(files: &[String]) -> Arrived {
+    let read = |file: &String| parse_pcap(&std::fs::read(file).unwrap()).1;
+    let mut all: Vec<Record> = files.iter().flat_map(read).collect();
+    all.retain(|record| record.data.ends_with(b"weir"));
+    all.sort_by_key(|record| record.time_ns);
+    let mut arrived = Arrived::default();
+    let mut before: Vec<u32> = Vec::new();
+    for number in all.iter().map(number) {
+        let port = number as usize % 2;
+        let counts = &mut arrived.ports[port];
+        if before.contains(&number) {
+            counts[1] += 1;
+            continue;
+        }
+        let mut later = before.iter().filter(|other| **other > number);
+        arrived.reordered += u64::from(later.clone().next().is_some());
+        counts[2] += u64::from(later.any(|other| *other as usize % 2 == port));
+        counts[0] += 1;
+        before.push(number);
+    }
+    arrived
+}
+
+/// Both directions of a device between two ports, which send and receive. tcpdump at both is the judge.
+#[test]
+fn packets_of_two_ports_have_one_order() {
+    let test = "packets_of_two_ports_have_one_order";
+    if !have(test, &["python3", "tcpdump"]) {
+        return;
+    }
+    let Some(net) = Net::new(test) else { return };
+    add_end(&net);
+    let near = net.name("near");
+    let moved = ["ip", "link", "set", "end", "netns", &near];
+    net.inside("far", &moved).ok();
+    net.inside("near", &["ip", "link", "set", "end", "up"]).ok();
+    let temp = Temp::new();
+    let mut bytes = pcapng_start(1);
+    for number in 0..400_u32 {
+        let mut frame = numbered(53 + number as u16 % 2, number, 20);
+        frame.extend(b"weir");
+        let ticks = 1_700_000_000_000_000 + u64::from(number) * 250;
+        bytes.extend(pcapng_packet_at(ticks, frame.len() as u32, &frame));
+    }
+    let file = temp.file("in.pcapng", &bytes);
+    let bridge = net.start_at("far", &["python3", "-c", BRIDGE], "ready");
+    let files = ["near", "end"].map(|name| temp.at(&format!("{name}.pcap")));
+    let judges = ["near", "end"].map(|name| {
+        let file = temp.at(&format!("{name}.pcap"));
+        let words = ["tcpdump", "--immediate-mode", "--time-stamp-precision=nano"];
+        let more = ["-Z", "root", "-Q", "in", "-U", "-i", name, "-w", &file];
+        net.start(&[&words[..], &more].concat(), "listening on")
+    });
+    let replay = |ports: [&str; 2], receivers: &[&str]| {
+        let words = ["replay", &file, "--to", ports[0], "--to2", ports[1]];
+        let more = ["--split-by", "dst port 54", "--as-is", "--json"];
+        net.weir(&[&words[..], &more, receivers].concat())
+    };
+    let done = replay(["near", "end"], &["--receive", "end", "--receive2", "near"]);
+    judges.map(|judge| judge.stop());
+    bridge.stop();
+    let answer = last_line(&done.ok());
+    let expected = counted(&files);
+    let of_port = |port: usize| {
+        let port = &answer["streams"][port];
+        ["received", "duplicated", "reordered"].map(|key| port[key].as_u64().unwrap())
+    };
+    let found = Arrived {
+        ports: [0, 1].map(of_port),
+        reordered: answer["reordered"].as_u64().unwrap(),
+    };
+    assert_eq!(found, expected, "{answer}");
+    assert_eq!(expected.ports, [[180, 20, 20], [160, 0, 0]]);
+    assert_eq!(counts(&answer)[..4], [400, 340, 60, 20], "{answer}");
+    assert!(expected.reordered > 100, "{expected:?}");
+    let across = expected.reordered - 20;
+    assert_eq!(answer["reordered_across"], across, "{answer}");
+    let ports = ["af_packet:near", "af_packet:end"];
+    for (stream, name) in answer["streams"].as_array().unwrap().iter().zip(ports) {
+        assert_eq!(
+            (&stream["name"], &stream["sent"]),
+            (&name.into(), &200.into())
+        );
+    }
+    // One receiver for both.
+    net.inside("near", &["ip", "link", "set", "lo", "up"]).ok();
+    let answer = last_line(&replay(["lo", "lo"], &["--receive", "lo"]).ok());
+    assert_eq!(counts(&answer), [400, 400, 0, 0, 0], "{answer}");
+    for (receivers, why) in [
+        (
+            &["--receive", "near"][..],
+            "packets leave by this interface",
+        ),
+        (
+            &["--receive", "end", "--receive2", "end"],
+            "packets leave by this",
+        ),
+    ] {
+        let refused = replay(["near", "end"], receivers);
+        assert_eq!(refused.code, Some(2), "{}", refused.err);
+        assert!(refused.err.contains(why), "{}", refused.err);
+    }
 }
 
 /// The relay lets 2000 packets/s through.
