@@ -27,6 +27,7 @@ pub mod port;
 pub mod provenance;
 pub mod record;
 pub mod records;
+pub mod reflection;
 pub mod replay;
 pub mod rewrite;
 pub mod run;

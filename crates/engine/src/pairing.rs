@@ -14,6 +14,7 @@
 mod density;
 mod departures;
 
+use crate::reflection::{Trips, Ways, times_there};
 use crate::sink::{End, Kind, Sink, SinkReport};
 use density::Density;
 use departures::{Departures, Match};
@@ -21,7 +22,7 @@ use hdrhistogram::Histogram;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-use weir_generator::streams::{MAGIC, STAMP, read_stamp};
+use weir_generator::streams::{MAGIC, RETURNED, STAMP, read_stamp};
 use weir_packet::savefile::{Layout, Record};
 
 /// Numbers of a stream in memory. A packet with an earlier number may be late or a duplicate.
@@ -63,7 +64,7 @@ pub struct Spread {
 
 impl Spread {
     /// Figures of a histogram. **Error bound**: a thousandth of each value.
-    fn of(histogram: &Histogram<u64>) -> Self {
+    pub(crate) fn of(histogram: &Histogram<u64>) -> Self {
         Self {
             count: histogram.len(),
             p50: histogram.value_at_quantile(0.5),
@@ -81,7 +82,7 @@ pub struct Report {
     pub streams: Vec<Arrivals>,
     /// Other packets: without a timestamp, of another profile, or with bytes that did not leave.
     pub others: u64,
-    /// Delay of packets, ns, duplicates left out.
+    /// Delay of packets, ns, duplicates left out; of a round trip, without the time at the other end.
     delay: Histogram<u64>,
     /// Packets that left after their arrival: the clock was set.
     pub negative: u64,
@@ -89,7 +90,7 @@ pub struct Report {
     jitter: Histogram<u64>,
     /// Extents of reordered packets, numbers (RFC 4737 section 4.2.2).
     extent: Histogram<u64>,
-    /// Packets after a packet that left later by the other port, in order among those of their own port.
+    /// Packets that arrived after a later packet of the other port, and in order among the packets of their own port.
     pub across: u64,
     /// Times without a link.
     pub downs: Downs,
@@ -100,11 +101,11 @@ pub struct Report {
 pub struct Downs {
     /// Number of these times.
     pub times: u64,
-    /// Begin of the first one, ns since the epoch.
+    /// Begin of the first time, ns since the epoch.
     pub first_ns: i64,
-    /// Sum of their lengths, ns, without the one that goes on.
+    /// Sum of their lengths, ns, without a time that goes on.
     sum_ns: i64,
-    /// Begin of the one that goes on, ns since the epoch.
+    /// Begin of the time that goes on, ns since the epoch.
     since_ns: Option<i64>,
 }
 
@@ -260,6 +261,8 @@ impl Seen {
 pub struct Pairs {
     /// Departures whose packets carry no number: one stream.
     departures: Option<Departures>,
+    /// Times of packets that come back from another host.
+    trips: Option<Trips>,
     /// By stream, or by port.
     seen: Vec<Seen>,
     /// The numbers of two ports together.
@@ -280,6 +283,7 @@ impl Pairs {
     pub fn new(streams: usize) -> Self {
         Self {
             departures: None,
+            trips: None,
             seen: (0..streams).map(|_| Seen::new()).collect(),
             order: None,
             densities: vec![Density::new(); streams],
@@ -288,6 +292,24 @@ impl Pairs {
             since_ns: i64::MIN,
             earlier: 0,
         }
+    }
+
+    /// For packets of so many streams that another host [returns](crate::reflection), of the run of this number.
+    pub fn of_trips(streams: usize, run: u64) -> Self {
+        Self {
+            trips: Some(Trips::new(run)),
+            ..Self::new(streams)
+        }
+    }
+
+    /// Whether another host returns the packets.
+    pub fn is_of_trips(&self) -> bool {
+        self.trips.is_some()
+    }
+
+    /// The clock of the other end, and the ways there and back so far, if they are known.
+    pub fn ways(&mut self) -> Option<Ways> {
+        self.trips.as_mut()?.ways()
     }
 
     /// For packets of so many ports, one or two, that are matched by their bytes: the caller notes each [departure](Self::departs). Of equal
@@ -337,7 +359,7 @@ impl Pairs {
         self.report.downs.note(is_down, now_ns());
     }
 
-    /// Packets that left later than the latest one that has arrived, of `handed` packets that were handed to the port: they may be under way.
+    /// Number of packets after the latest arrival, of `handed` packets that were handed to the port: they may be under way.
     pub fn after_the_last(&self, handed: u64) -> u64 {
         let before: u64 = self.orders().iter().map(|seen| seen.next).sum();
         handed.saturating_sub(before)
@@ -351,6 +373,7 @@ impl Pairs {
 
     /// Takes a frame that arrived at a receiver, 0 or 1, at this time, ns since the epoch. **Cost**: no allocation.
     pub fn arrives(&mut self, frame: &[u8], time_ns: Option<i64>, receiver: usize) {
+        let mut times = None;
         let found = match &mut self.departures {
             Some(departures) => {
                 let order = self.order.as_ref().filter(|_| !departures.is_apart());
@@ -364,8 +387,16 @@ impl Pairs {
                     Match::Unknown => None,
                 }
             }
-            None => stamp(frame)
-                .filter(|stamp| (stamp.0 as usize) < self.seen.len() && stamp.2 >= self.since_ns),
+            None => {
+                let begin = self.trips.as_ref().map_or(MAGIC, |_| RETURNED);
+                let at = stamp(frame, begin);
+                if let Some(trips) = &self.trips {
+                    times = at.and_then(|at| times_there(&frame[at..], trips.run));
+                }
+                at.filter(|_| times.is_some() == self.trips.is_some())
+                    .and_then(|at| read_stamp(&frame[at..]))
+                    .filter(|it| (it.0 as usize) < self.seen.len() && it.2 >= self.since_ns)
+            }
         };
         let Some((stream, number, left_ns)) = found else {
             self.report.others += 1;
@@ -405,10 +436,15 @@ impl Pairs {
         };
         self.densities[density].arrives(number, |other| seen.has(other));
         let Some(time_ns) = time_ns else { return };
-        let Ok(delay) = u64::try_from(time_ns.saturating_sub(left_ns)) else {
+        let there_ns = times.map_or(0, |(arrived, left)| left.saturating_sub(arrived));
+        let delay = time_ns.saturating_sub(left_ns).saturating_sub(there_ns);
+        let Ok(delay) = u64::try_from(delay) else {
             self.report.negative += 1;
             return;
         };
+        if let (Some(trips), Some((arrived, left))) = (&mut self.trips, times) {
+            trips.returns([left_ns, arrived, left, time_ns]);
+        }
         self.report.delay.saturating_record(delay);
         if let Some(before) = self.before.replace(delay) {
             self.report.jitter.saturating_record(before.abs_diff(delay));
@@ -430,13 +466,12 @@ impl Pairs {
     }
 }
 
-/// The timestamp of a frame, wherever its headers end.
-fn stamp(frame: &[u8]) -> Option<(u32, u64, i64)> {
+/// Place of the timestamp of a frame, wherever its headers end.
+fn stamp(frame: &[u8], begin: [u8; 4]) -> Option<usize> {
     let last = frame.len().checked_sub(STAMP)?.min(HEADERS);
     // Headers have an even length.
     let mut places = (14..=last).step_by(2);
-    let at = places.find(|&at| frame[at..].starts_with(&MAGIC))?;
-    read_stamp(&frame[at..])
+    places.find(|&at| frame[at..].starts_with(&begin))
 }
 
 /// Sink that pairs all packets.

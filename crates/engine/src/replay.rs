@@ -630,14 +630,14 @@ fn framed<'a>(
     Some(frame)
 }
 
-const IPV4: u16 = 0x0800;
-const IPV6: u16 = 0x86dd;
+pub(crate) const IPV4: u16 = 0x0800;
+pub(crate) const IPV6: u16 = 0x86dd;
 
 /// Types of VLAN tags: IEEE 802.1Q, IEEE 802.1ad, and types of older switches.
 const TAGS: [u16; 5] = [0x8100, 0x88a8, 0x9100, 0x9200, 0x9300];
 
 /// The EtherType of a frame of Ethernet after all VLAN tags, and the place after it; `None` if it is cut off.
-fn after_tags(frame: &[u8]) -> Option<(u16, usize)> {
+pub(crate) fn after_tags(frame: &[u8]) -> Option<(u16, usize)> {
     let mut at = ADDRESSES;
     loop {
         match word(frame, at)? {
@@ -647,7 +647,7 @@ fn after_tags(frame: &[u8]) -> Option<(u16, usize)> {
     }
 }
 
-fn word(bytes: &[u8], at: usize) -> Option<u16> {
+pub(crate) fn word(bytes: &[u8], at: usize) -> Option<u16> {
     let bytes = bytes.get(at..)?.first_chunk()?;
     Some(u16::from_be_bytes(*bytes))
 }

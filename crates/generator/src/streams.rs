@@ -52,6 +52,13 @@ pub const STAMP: usize = 24;
 /// Begin of a timestamp.
 pub const MAGIC: [u8; 4] = *b"weir";
 
+/// Bytes of a timestamp that makes a round trip: a timestamp, number of the run (8), and the times of arrival at the other end and of the
+/// departure there (8 each), which the other end writes.
+pub const TRIP: usize = STAMP + 24;
+
+/// Begin of a timestamp that comes back.
+pub const RETURNED: [u8; 4] = *b"riew";
+
 /// Most streams of a profile, and the largest sum of their weights.
 const STREAMS_MAX: usize = 64;
 const WEIGHTS_MAX: u64 = 65_536;
@@ -92,6 +99,8 @@ pub enum Payload {
     Random,
     /// A timestamp, and zeros after it.
     Stamp,
+    /// A timestamp that makes a round trip, of the run of this number, and zeros after it.
+    Trip(u64),
     /// Nothing: the rest of the frame is padding, of which no header tells.
     None,
 }
@@ -101,8 +110,14 @@ impl Payload {
     fn least(&self) -> usize {
         match self {
             Self::Stamp => STAMP,
+            Self::Trip(_) => TRIP,
             _ => 0,
         }
+    }
+
+    /// Whether there is a timestamp.
+    fn is_stamped(&self) -> bool {
+        matches!(self, Self::Stamp | Self::Trip(_))
     }
 }
 

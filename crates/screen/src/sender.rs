@@ -56,7 +56,7 @@ pub struct Arrived {
     pub duplicated: u64,
     /// Packets after a later one.
     pub reordered: u64,
-    /// Packets that left later than the latest one that has arrived.
+    /// Packets that left after the packet of the latest arrival.
     pub after_the_last: u64,
     /// Whether the interface that receives has no link.
     pub is_down: bool,
@@ -98,7 +98,7 @@ impl Sending {
         Some((per_s(last.sent.saturating_sub(first.sent)), bits))
     }
 
-    /// Packets that have not arrived: those that may be under way, and missing ones. A packet is under way for at most a second, and only as
+    /// Numbers of packets under way, and of missing packets. A packet is under way for at most a second, and only as
     /// long as no later one has arrived.
     fn open(&self, arrived: &Arrived) -> (u64, u64) {
         let last = self.now();

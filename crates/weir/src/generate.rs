@@ -6,6 +6,7 @@ mod maker;
 mod pace;
 mod profiles;
 mod receive;
+mod reflect;
 mod search;
 mod sender;
 mod steer;
@@ -73,6 +74,9 @@ pub fn run(arguments: &GenerateArgs) -> anyhow::Result<Outcome> {
         bail!("unexpected argument '{name}': one file or port at a time: weir generate demo.pcap");
     }
     port::check_scheme(&arguments.sink)?;
+    if let Some(name) = &arguments.reflect {
+        return reflect::run(arguments, name);
+    }
     let mut wanted = Wanted::of(arguments)?;
     let profile = arguments.profile.as_deref().unwrap_or_default();
     if arguments.talkers.is_some() && !wanted.has_flows() {

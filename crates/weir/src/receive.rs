@@ -20,6 +20,7 @@ use weir_engine::capture::{Direction, Settings};
 use weir_engine::name::Name;
 use weir_engine::pairing::{Arrivals, PairSink, Pairs, Report, Rest, Spread, Wait, now_ns};
 use weir_engine::port::counters::Counters;
+use weir_engine::reflection::Ways;
 use weir_engine::run::{Ended, Run, Setup};
 use weir_engine::session::Session;
 use weir_io::network::Network;
@@ -35,12 +36,12 @@ pub const QUIET: Duration = Duration::from_millis(500);
 /// Pause between two looks at the link of the other end.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// Most changes of a link that are told while they happen.
+/// Most messages about a link while packets arrive.
 const TOLD: u64 = 10;
 
 /// The other end, whose capture is open.
 pub struct Receiver {
-    /// The interfaces, as they are told.
+    /// Names of the interfaces, for messages.
     name: String,
     /// The interface that is the second receiver.
     second: Option<String>,
@@ -56,6 +57,18 @@ pub struct Receiver {
 
 /// Checks that an interface can receive what leaves by a port.
 pub fn check(name: &Name, sink: &Name) -> anyhow::Result<()> {
+    check_there(name, sink)?;
+    if is_sender(name, sink) {
+        bail!(
+            "--receive {name}: packets leave by this interface, and do not come back by it: name the interface at which they arrive; if another \
+             host returns them, see --round-trip"
+        );
+    }
+    Ok(())
+}
+
+/// Checks that an interface can receive packets of a port, whether they leave by it or not.
+pub fn check_there(name: &Name, sink: &Name) -> anyhow::Result<()> {
     if !port::is_port(sink) || port::is_null(sink) {
         bail!("--receive {name}: name a port that sends, as af_packet:eth1");
     }
@@ -66,11 +79,6 @@ pub fn check(name: &Name, sink: &Name) -> anyhow::Result<()> {
         bail!(
             "--receive {name}: packets of all interfaces come without their Ethernet header, and from interfaces on the way too: name the \
              interface at which they arrive"
-        );
-    }
-    if is_sender(name, sink) {
-        bail!(
-            "--receive {name}: packets leave by this interface, and do not come back by it: name the interface at which they arrive"
         );
     }
     Ok(())
@@ -88,7 +96,7 @@ fn is_sender(name: &Name, sink: &Name) -> bool {
     network.named(sender).is_none_or(|it| !it.is_loopback)
 }
 
-/// Checks that two interfaces can be told apart.
+/// Checks that two interfaces have different names.
 pub fn check_two(first: &Name, second: &Name) -> anyhow::Result<()> {
     if interface(first) == interface(second) {
         bail!(
@@ -216,8 +224,9 @@ impl Receiver {
                 self.name
             ));
         }
-        let pairs = self.pairs.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut pairs = self.pairs.lock().unwrap_or_else(PoisonError::into_inner);
         let received = Received {
+            ways: pairs.is_of_trips().then(|| pairs.ways()),
             name: self.name,
             clock: self.clock,
             report: pairs.report().clone(),
@@ -232,7 +241,7 @@ impl Receiver {
     }
 }
 
-/// Waits until no packet has arrived for a time. Also after a signal that has ended the sender; the next one ends the wait.
+/// Waits until no packet has arrived for a time, also after a signal that has ended the sender. A signal during the wait ends it.
 pub fn wait_for_the_last(pairs: &Mutex<Pairs>, stop: &AtomicBool, time: Duration) {
     let mut wait = Wait::begin(time);
     let is_waiting_on = stop.load(Ordering::Relaxed);
@@ -271,26 +280,23 @@ fn look_at(links: &Links, clock: &Clock, pairs: &Mutex<Pairs>, stop: &AtomicBool
         }
     };
     while !stop.load(Ordering::Relaxed) {
-        let now: Vec<String> = links.down().into_iter().map(str::to_owned).collect();
-        for name in &now {
-            if !down.contains_key(name) {
-                down.insert(name.clone(), Instant::now());
-                let time = clock.text(now_ns());
-                tell(format!(
-                    "{name}: the link is down, at {time}: nothing arrives by it"
-                ));
+        for (name, is_up) in links.states() {
+            match (is_up, down.get(name)) {
+                (Some(false), None) => {
+                    down.insert(name.to_owned(), Instant::now());
+                    let time = clock.text(now_ns());
+                    tell(format!(
+                        "{name}: the link is down, at {time}: nothing arrives by it"
+                    ));
+                }
+                (Some(true), Some(since)) => {
+                    let time = duration(since.elapsed());
+                    tell(format!("{name}: the link is up again, after {time}"));
+                    down.remove(name);
+                }
+                _ => {}
             }
         }
-        down.retain(|name, since| {
-            let is_down = now.contains(name);
-            if !is_down {
-                tell(format!(
-                    "{name}: the link is up again, after {}",
-                    duration(since.elapsed())
-                ));
-            }
-            is_down
-        });
         let mut pairs = pairs.lock().unwrap_or_else(PoisonError::into_inner);
         pairs.note_link(!down.is_empty());
         drop(pairs);
@@ -359,6 +365,8 @@ impl Wanted {
 pub struct Received {
     name: String,
     clock: Clock,
+    /// The ways to another host and back, if it returns packets and they are known.
+    ways: Option<Option<Ways>>,
     report: Report,
     /// Time without a link, ns.
     down_ns: i64,
@@ -375,7 +383,7 @@ pub struct Received {
 impl Received {
     /// Prints it, for packets that left, packets that the port refused, and the same of each stream.
     ///
-    /// If nothing arrived, a line says so. With `is_strict` lost packets are an error.
+    /// If nothing arrived, a line has the reason. With `is_strict` lost packets are an error.
     pub fn tell(
         &self,
         (is_json, is_strict): (bool, bool),
@@ -418,6 +426,9 @@ impl Received {
             return None;
         }
         Some(match self.report.others {
+            _ if self.ways.is_some() => {
+                "no packet came back: does weir generate --reflect run at the other end, with the same name?".to_owned()
+            }
             0 => "no packet arrived there: is it the other end, and does a device on the way let the packets through?".to_owned(),
             others => format!(
                 "none of the packets of this run arrived there, and {} did: a device that changes them (TTL, addresses, tags) makes others of them",
@@ -493,11 +504,35 @@ impl Received {
             format!("p50 {p50}, p99 {p99}, p99.9 {p999}, max {max}")
         };
         if self.report.delay().count > 0 {
+            let what = self.ways.as_ref().map_or("delay", |_| "round trip");
             text += &format!(
-                "delay: {}\njitter: {}\n",
+                "{what}: {}\njitter: {}\n",
                 times(self.report.delay()),
                 times(self.report.jitter())
             );
+        }
+        match &self.ways {
+            Some(Some(ways)) => {
+                let error = latency(ways.error_ns);
+                let (low, high) = ways.offset_ns;
+                let middle = low + (high - low) / 2;
+                text += &format!(
+                    "clock of the other end (CLOCK_REALTIME of both hosts): {} {} this one, ± {error}{}\n",
+                    latency(middle.saturating_abs()),
+                    if middle < 0 { "behind" } else { "ahead of" },
+                    match high - low {
+                        0 => String::new(),
+                        moved => format!(", from second to second within {}", latency(moved)),
+                    }
+                );
+                for (what, way) in [("there", ways.there), ("back", ways.back)] {
+                    text += &format!("{what}, each ± {error}: {}\n", times(way));
+                }
+            }
+            Some(None) if self.report.delay().count > 0 => {
+                text += "one-way delays are not known: a clock was set or runs at another speed, so that no offset of the clocks fits\n";
+            }
+            _ => {}
         }
         if all.reordered > 0 {
             let extent = self.report.extent();
@@ -569,6 +604,12 @@ impl Received {
             "others": self.report.others,
             "delay_ns": times(self.report.delay()),
             "jitter_ns": times(self.report.jitter()),
+            "ways": self.ways.iter().flatten().next().map(|ways| json!({
+                "offset_ns": {"min": ways.offset_ns.0, "max": ways.offset_ns.1},
+                "error_ns": ways.error_ns,
+                "there_ns": times(ways.there),
+                "back_ns": times(ways.back),
+            })),
             "extent": times(self.report.extent()),
             "density": self.density.iter().map(|(by, count)| (by.to_string(), (*count).into())).collect::<serde_json::Map<String, Value>>(),
             "counters": counters,

@@ -271,7 +271,9 @@ impl Walls {
 
     /// Sandbox of `weir generate`.
     pub fn of_generate(arguments: &GenerateArgs) -> anyhow::Result<Self> {
-        let received = arguments.receive.iter().cloned().collect();
+        let reflected = arguments.reflect.as_ref().map(|_| &arguments.sink);
+        let received = arguments.receive.iter().chain(reflected);
+        let received = received.cloned().collect();
         let mut walls = Self::of(&arguments.walls, &Session::new(received))?;
         walls.output(&arguments.sink, false);
         if let Some(table) = &arguments.table {

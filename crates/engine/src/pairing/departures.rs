@@ -53,7 +53,7 @@ struct Departure {
 pub(super) enum Match {
     /// The departure with this number and time, by this port.
     First(u64, i64, usize),
-    /// All departures with these bytes have arrived before; the port of the last one.
+    /// All departures with these bytes have arrived before; the port of the last departure.
     Again(usize),
     /// No departure in memory has these bytes.
     Unknown,

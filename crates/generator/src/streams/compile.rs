@@ -93,9 +93,13 @@ impl Compiled {
             template.extend(&bytes[..bytes.len().min(longest - headers)]);
         }
         template.resize(longest, 0);
-        if stream.payload == Payload::Stamp {
+        if stream.payload.is_stamped() {
             template[headers..headers + 4].copy_from_slice(&super::MAGIC);
             template[headers + 4..headers + 8].copy_from_slice(&(index as u32).to_be_bytes());
+        }
+        if let Payload::Trip(run) = stream.payload {
+            let at = headers + super::STAMP;
+            template[at..at + 8].copy_from_slice(&run.to_be_bytes());
         }
         let mut made = Self {
             sums: match (stream.has_sums, &stream.payload) {
@@ -111,7 +115,7 @@ impl Compiled {
         };
         made.lengths_of(stack, stream);
         made.fields(stack, stream, key)?;
-        if stream.payload == Payload::Stamp {
+        if stream.payload.is_stamped() {
             for (at, draw) in [
                 (headers + 8, Draw::Number { high: true }),
                 (headers + 12, Draw::Number { high: false }),

@@ -12,7 +12,7 @@
 use super::compile::{Compiled, Draw, Op};
 use super::ranks::Ranks;
 use super::times::Times;
-use super::{BATCH, MAGIC, Payload, Profile, STAMP, Stream, Traffic};
+use super::{BATCH, MAGIC, Payload, Profile, RETURNED, STAMP, Stream, Traffic};
 use crate::frame::Noise;
 use crate::random::{Random, hash};
 
@@ -385,7 +385,7 @@ impl Maker {
             weight: stream.weight.into(),
             flows: stream.flows.map(|flows| Ranks::new(flows, stream.zipf)),
             noise: (stream.payload == Payload::Random).then(|| noise.clone()),
-            stamp: (stream.payload == Payload::Stamp).then_some(stamp),
+            stamp: stream.payload.is_stamped().then_some(stamp),
             stride,
             region: copy.repeat(BATCH),
             compiled,
@@ -687,11 +687,11 @@ fn store(frames: &mut [u8], stride: usize, (at, width): (usize, usize), values: 
     }
 }
 
-/// Reads a timestamp at the begin of a payload: stream, packet, time.
+/// Reads a timestamp at the begin of a payload: stream, packet, time. It begins with [`MAGIC`], or with [`RETURNED`] if it comes back.
 pub fn read_stamp(payload: &[u8]) -> Option<(u32, u64, i64)> {
     let stamp = payload
         .get(..STAMP)
-        .filter(|stamp| stamp.starts_with(&MAGIC))?;
+        .filter(|stamp| stamp.starts_with(&MAGIC) || stamp.starts_with(&RETURNED))?;
     let number = |at: usize| u64::from_be_bytes(stamp[at..at + 8].try_into().expect("eight bytes"));
     let stream = u32::from_be_bytes(stamp[4..8].try_into().expect("four bytes"));
     Some((stream, number(8), number(16) as i64))

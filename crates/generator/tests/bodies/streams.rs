@@ -150,10 +150,10 @@ fn frame(
 ) -> Vec<u8> {
     let key = hash(seed, 48, index as u64);
     let headers = stream.stack.len();
-    let stamp = if stream.payload == Payload::Stamp {
-        24
-    } else {
-        0
+    let stamp = match stream.payload {
+        Payload::Stamp => 24,
+        Payload::Trip(_) => 48,
+        _ => 0,
     };
     let least = (headers + stamp).max(SIZE_MIN);
     let len = match &stream.sizes {
@@ -187,7 +187,7 @@ fn frame(
             bytes[headers..end].copy_from_slice(&contents[..end - headers]);
         }
         Payload::Random => bytes[headers..].copy_from_slice(&seen[headers..]),
-        Payload::Stamp => {
+        Payload::Stamp | Payload::Trip(_) => {
             bytes[headers..headers + 4].copy_from_slice(b"weir");
             bytes[headers + 4..headers + 8].copy_from_slice(&(index as u32).to_be_bytes());
             bytes[headers + 8..headers + 16].copy_from_slice(&number.to_be_bytes());
@@ -196,6 +196,9 @@ fn frame(
                 read_stamp(&seen[headers..]),
                 Some((index as u32, number, time_ns))
             );
+            if let Payload::Trip(run) = stream.payload {
+                bytes[headers + 24..headers + 32].copy_from_slice(&run.to_be_bytes());
+            }
         }
         Payload::None => {}
     }

@@ -100,6 +100,14 @@ pub fn search_goal(text: &str) -> Result<SearchGoal, String> {
     })
 }
 
+/// Reads the name of a run. **Errors**: what would be right.
+fn run_name(text: &str) -> Result<String, String> {
+    match text.len() {
+        1..=64 => Ok(text.to_owned()),
+        _ => Err("want a name of 1 to 64 bytes, the same on both hosts".to_owned()),
+    }
+}
+
 /// `weir generate`
 #[derive(Args, Debug)]
 #[command(after_help = GENERATE_EXAMPLES)]
@@ -149,8 +157,8 @@ pub struct GenerateArgs {
     pub forever: bool,
     /// Fail if the rate is not held, or a packet is lost.
     ///
-    /// The rate is not held if a packet leaves more than a second late, or the last packet more than 10 ms late. Losses are those that
-    /// --receive sees.
+    /// The rate is not held if a packet leaves more than a second late, or the last packet more than 10 ms late. --receive finds the
+    /// losses.
     #[arg(help_heading = TIME, long)]
     pub strict: bool,
     /// Who may be sent to.
@@ -233,6 +241,21 @@ pub struct GenerateArgs {
     /// For streams of a profile, and ports that send.
     #[arg(help_heading = ANSWER, long, value_name = "IF", requires = "profile", conflicts_with_all = ["truth", "talkers"])]
     pub receive: Option<Name>,
+    /// Receive packets that another host returns, of the run NAME.
+    ///
+    /// There, weir generate --reflect NAME returns them, with times of its own clock. IF may be the interface that sends. Frames have at least
+    /// 90 bytes.
+    #[arg(help_heading = ANSWER, long, value_name = "NAME", value_parser = run_name, requires = "receive", conflicts_with = "search")]
+    pub round_trip: Option<String>,
+    /// Return the packets of the run NAME of another host.
+    ///
+    /// Nothing else is sent. Each packet goes back once, by the interface at which it arrives, with its ends exchanged and the times of arrival and
+    /// departure in it. Ends after --duration, or --packets.
+    #[arg(help_heading = OUTPUT, long, value_name = "NAME", value_parser = run_name, conflicts_with_all = [
+        "profile", "field", "gaps", "workers", "seed", "sizes", "flows", "zipf", "rate", "mix", "mix_default", "control_key", "table", "truth",
+        "talkers", "digest", "receive", "strict", "to_stack", "control", "script", "watch", "reserve",
+    ])]
+    pub reflect: Option<String>,
     /// Search the highest rate without loss: a GOAL.
     ///
     /// By RFC 9971, up to the packets/s of --rate: rfc2544 (or rfc8219: no loss in 60 s), ndr, pdr (no loss, or 0.5%, in half of 21 s), and

@@ -124,8 +124,8 @@ pub struct ReplayArgs {
     pub spin: bool,
     /// Fail if the rate is not held, or a packet is lost.
     ///
-    /// The rate is not held if a packet leaves more than a second late, or the last packet more than 10 ms late. Losses are those that
-    /// --receive sees.
+    /// The rate is not held if a packet leaves more than a second late, or the last packet more than 10 ms late. --receive finds the
+    /// losses.
     #[arg(help_heading = TIME, long)]
     pub strict: bool,
     /// Packets a second, as in tcpreplay

@@ -42,7 +42,7 @@ pub struct Maker {
     kind: Kind,
     /// Number of packets made.
     pub made: u64,
-    /// Stream of the last one.
+    /// Stream of the last packet.
     stream: usize,
 }
 
@@ -160,11 +160,13 @@ impl Wanted {
         }
     }
 
-    /// Has all streams carry timestamps. **Errors**: traffic without streams; a stream without room for them.
-    pub fn stamp(&mut self) -> Result<(), String> {
+    /// Has all streams carry timestamps, for a round trip of the run of a number or for one way. **Errors**: traffic without streams; a stream
+    /// without room for them.
+    pub fn stamp(&mut self, run: Option<u64>) -> Result<(), String> {
+        let payload = run.map_or(Payload::Stamp, Payload::Trip);
         match self {
             Self::Profile(profile) => {
-                profile.change("timestamps", |stream| stream.payload = Payload::Stamp)
+                profile.change("timestamps", |stream| stream.payload = payload.clone())
             }
             Self::Mix { .. } => Err("a mix has no streams".to_owned()),
         }

@@ -15,6 +15,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use weir_engine::pairing::Pairs;
+use weir_engine::reflection::run_number;
 use weir_generator::streams::Rate;
 
 /// Checks that timestamps can be sent and received, and has all streams carry them.
@@ -22,19 +23,26 @@ pub fn check(arguments: &GenerateArgs, wanted: &mut Wanted) -> anyhow::Result<()
     let Some(name) = &arguments.receive else {
         return Ok(());
     };
-    receive::check(name, &arguments.sink)?;
+    match arguments.round_trip {
+        Some(_) => receive::check_there(name, &arguments.sink)?,
+        None => receive::check(name, &arguments.sink)?,
+    }
     if arguments.workers > 1 {
         bail!("--receive {name}: one sender notes the times of its packets: leave --workers out");
     }
     wanted
-        .stamp()
+        .stamp(arguments.round_trip.as_deref().map(run_number))
         .map_err(|why| anyhow!("--receive {name}: {why}"))
 }
 
 /// Opens the other end, if there is to be one.
 pub fn open(arguments: &GenerateArgs, streams: &[String]) -> anyhow::Result<Option<Receiver>> {
     let open = |name| {
-        let pairs = (Pairs::new(streams.len()), streams);
+        let pairs = match &arguments.round_trip {
+            Some(run) => Pairs::of_trips(streams.len(), run_number(run)),
+            None => Pairs::new(streams.len()),
+        };
+        let pairs = (pairs, streams);
         let (names, sinks) = (
             std::slice::from_ref(name),
             std::slice::from_ref(&arguments.sink),

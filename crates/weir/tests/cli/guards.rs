@@ -42,6 +42,7 @@ fn an_interface_with_the_default_route_sends_only_if_it_is_named() {
     let send: &[&[&str]] = &[
         &["generate", "af_packet:near"],
         &["generate", "af_xdp:near"],
+        &["generate", "af_packet:near", "--reflect", "lab"],
         &["generate", "inject:near"],
         &[
             "generate",

@@ -50,6 +50,7 @@ mod received;
 mod record;
 mod record_times;
 mod recording;
+mod reflected;
 mod replay;
 mod reserve;
 mod rotation;
