@@ -7,6 +7,7 @@
 pub mod batches;
 pub mod capture;
 pub mod claims;
+pub mod clock;
 pub mod columns;
 pub mod control;
 mod cut;

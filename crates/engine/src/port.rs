@@ -305,6 +305,16 @@ impl Port {
             .map_err(|error| self.broke(error))
     }
 
+    /// Looks whether the port still works, as far as that costs no system call: a sender that waits calls it from time to time.
+    pub fn look(&mut self) -> Result<(), PortFault> {
+        match &self.transmitter {
+            Transmitter::Inject(injection) if !self.broken => {
+                injection.check().map_err(|error| self.broke(error))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// The same port, which goes on while its interface is down, if it is a port of AF_PACKET:
     /// frames in the meantime are counted and not sent.
     pub fn outlasting_down(self) -> Self {
@@ -434,6 +444,7 @@ impl Port {
                     bytes,
                     too_long,
                     too_short,
+                    no_room,
                     down,
                     failed,
                     ..
@@ -443,6 +454,7 @@ impl Port {
                     bytes,
                     too_long,
                     too_short,
+                    no_room,
                     down,
                     failed,
                     ..Counts::default()
@@ -498,7 +510,14 @@ impl Port {
     /// Returns the frames that the interface has dropped since the opening, of all senders: they count as sent. **Cost**: the
     /// kernel prints the counters of its interfaces.
     pub fn dropped(&self) -> u64 {
-        self.dropped.as_ref().map_or(0, counters::Dropped::since)
+        let all = self.dropped.as_ref().map_or(0, counters::Dropped::since);
+        // A driver also counts the attempts at frames for which it had no room.
+        let own = match &self.transmitter {
+            Transmitter::AfPacket(sender) => sender.sent().waits,
+            Transmitter::AfXdp(queue) => queue.sender.counts().refused,
+            _ => 0,
+        };
+        all.saturating_sub(own)
     }
 
     /// Returns a note on what the interface has dropped, if it has.
@@ -609,8 +628,12 @@ struct Queue {
     sender: xdp::Sender,
     longest: usize,
     too_long: u64,
+    /// Frames of other lengths that were to be sent.
+    handed: u64,
     /// Lengths of frames not yet completed by the kernel, bytes, oldest first.
     under_way: VecDeque<usize>,
+    /// Whether the kernel takes no more frames, so that those under way are not sent.
+    has_failed: bool,
     /// Bytes of the completed frames. `done` is their number.
     bytes: u64,
     done: u64,
@@ -640,7 +663,9 @@ impl Queue {
             sender,
             longest: frame.min(chunk),
             too_long: 0,
+            handed: 0,
             under_way,
+            has_failed: false,
             bytes: 0,
             done: 0,
         })
@@ -657,9 +682,11 @@ impl Queue {
     }
 
     fn send(&mut self, frames: &[&[u8]]) -> io::Result<()> {
+        self.handed += frames.len() as u64;
         let done = frames.iter().try_for_each(|frame| {
             if self.is_too_long(frame) {
                 self.too_long += 1;
+                self.handed -= 1;
                 return Ok(());
             }
             self.under_way.push_back(frame.len());
@@ -667,12 +694,14 @@ impl Queue {
         });
         let done = done.and_then(|()| self.sender.flush());
         self.book();
+        self.has_failed |= done.is_err();
         done
     }
 
     fn finish(&mut self) -> io::Result<()> {
         let done = self.sender.finish();
         self.book();
+        self.has_failed |= done.is_err();
         done.map(drop)
     }
 
@@ -692,9 +721,13 @@ impl Queue {
         let sent = self.sender.counts();
         Counts {
             sent: sent.sent(),
-            bytes: self.bytes,
+            bytes: self.bytes.saturating_sub(sent.refused_bytes),
             too_long: self.too_long,
             no_room: sent.refused,
+            failed: match self.has_failed {
+                true => self.handed - sent.completed,
+                false => 0,
+            },
             ..Counts::default()
         }
     }

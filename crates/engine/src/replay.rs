@@ -13,6 +13,7 @@ mod plan;
 mod shift;
 mod sides;
 
+use crate::clock::{Clock, HALT};
 use crate::pairing::{Pairs, now_ns};
 use crate::port::{Counts, Digest, Port, PortFault};
 use crate::sink::{End, Kind, Lost, Needs, Note, Packets, Sink, SinkFault, SinkReport};
@@ -22,7 +23,7 @@ use plan::Plan;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use weir_filter::{Error, Filter, for_link};
 use weir_io::sys;
 use weir_packet::flow::Parser;
@@ -35,9 +36,8 @@ const LOOK: Duration = Duration::from_millis(20);
 /// Time before a packet is due in which a replay that spins reads the clock without pause.
 const SPIN: Duration = Duration::from_micros(200);
 
-/// Lateness from which the rate is not held: of the last packet, and of any.
+/// Lateness of the last packet from which the rate is not held. For any other packet it is [`HALT`].
 const LATE_AT_END: Duration = Duration::from_millis(10);
-const LATE: Duration = Duration::from_secs(1);
 
 /// Longest lateness that is recorded as such.
 const LONGEST_NS: u64 = 3_600_000_000_000;
@@ -147,6 +147,8 @@ pub struct Report {
     pub last: Duration,
     /// Whether a packet was more than a second late.
     pub fell_behind: bool,
+    /// Time by which packets left later than they were due, because none could leave before, as while the process was stopped.
+    pub halted: Duration,
     /// Counts of each port.
     pub ports: Vec<Counts>,
     /// Digest of all frames, if the ports make one.
@@ -164,6 +166,7 @@ impl Report {
             lateness: lateness.expect("the bounds are in order"),
             last: Duration::ZERO,
             fell_behind: false,
+            halted: Duration::ZERO,
             ports: Vec::new(),
             digest: None,
         }
@@ -199,12 +202,11 @@ pub struct ReplaySink {
     /// Port of the packet before.
     port: usize,
     plan: Plan,
-    begun: Option<Instant>,
+    /// The clock, which begins with the first packet.
+    clock: Option<Clock>,
     /// The same moment by CLOCK_MONOTONIC, ns.
     begun_ns: u64,
-    /// Time since `begun` when the clock was last read.
-    now: Duration,
-    /// Time since `begun` at which an order stopped the replay, until it goes on.
+    /// Time at which an order stopped the replay, until it goes on.
     stopped: Option<Duration>,
     course: Course,
     lateness: Histogram<u64>,
@@ -246,9 +248,8 @@ impl ReplaySink {
             port: 0,
             plan: Plan::new(settings.rate, settings.longest_gap),
             settings,
-            begun: None,
+            clock: None,
             begun_ns: 0,
-            now: Duration::ZERO,
             stopped: None,
             lateness: report.lateness.clone(),
             course: Course(Arc::new(Mutex::new(report))),
@@ -335,22 +336,22 @@ impl ReplaySink {
         port: usize,
     ) -> Result<(), End> {
         let due = self.plan.due(time_ns, data.len());
-        let begun = *self.begun.get_or_insert_with(|| {
+        if self.clock.is_none() {
             self.begun_ns = sys::monotonic_ns();
-            Instant::now()
-        });
+            self.clock = Some(Clock::begin());
+        }
         let due = match self.is_asked() {
-            true => self.obey(begun)?,
+            true => self.obey()?,
             false => due,
         };
-        let due = due.map_or(Ok(None), |due| self.wait(begun, due, port))?;
+        let due = due.map_or(Ok(None), |due| self.wait(due, port))?;
         if let Some(due) = due {
-            let late = self.now.saturating_sub(due);
+            let late = self.clock().leaves(due);
             self.lateness.saturating_record(late.as_nanos() as u64);
             (self.planned, self.last) = (due, late);
-            self.fell_behind |= late > LATE;
+            self.fell_behind |= late > HALT;
         } else if self.plan.packets().is_multiple_of(64) {
-            self.now = begun.elapsed();
+            self.clock().read();
             self.check_end()?;
         }
         // Packets that are late wait in their ports, and those of the other port leave first.
@@ -363,6 +364,7 @@ impl ReplaySink {
         }
         let taken = match due {
             Some(due) => {
+                let due = due + self.halted();
                 let due_ns = u64::try_from(due.as_nanos()).unwrap_or(u64::MAX);
                 self.ports[port].take_at(data, is_cut, self.begun_ns.saturating_add(due_ns))
             }
@@ -372,35 +374,41 @@ impl ReplaySink {
         Ok(())
     }
 
+    fn clock(&mut self) -> &mut Clock {
+        self.clock.get_or_insert_with(Clock::begin)
+    }
+
+    /// The time, and the halts of the [clock](Clock).
+    fn now(&self) -> Duration {
+        self.clock.map_or(Duration::ZERO, |clock| clock.now())
+    }
+
+    fn halted(&self) -> Duration {
+        self.clock.map_or(Duration::ZERO, |clock| clock.halted())
+    }
+
     /// Returns the end that came with the packet before.
     fn take_end(&mut self) -> Result<(), End> {
         self.end.take().map_or(Ok(()), Err)
     }
 
     /// Waits until a packet is due. Packets that were due before leave first. Returns its time, which orders change: `None` for at once.
-    fn wait(
-        &mut self,
-        begun: Instant,
-        mut due: Duration,
-        port: usize,
-    ) -> Result<Option<Duration>, End> {
+    fn wait(&mut self, mut due: Duration, port: usize) -> Result<Option<Duration>, End> {
         let lead = self.ports[port].lead();
-        if due > self.now {
-            self.now = begun.elapsed();
-        }
-        if due > self.now {
+        if due > self.now() && due > self.clock().read() {
             self.flush_ports()?;
         }
         loop {
             self.check_end()?;
+            self.look_at_ports()?;
             if self.is_asked() {
-                match self.obey(begun)? {
+                match self.obey()? {
                     Some(other) => due = other,
                     None => return Ok(None),
                 }
             }
-            self.now = begun.elapsed();
-            let rest = due.saturating_sub(lead).checked_sub(self.now);
+            let now = self.clock().read();
+            let rest = due.saturating_sub(lead).checked_sub(now);
             let Some(rest) = rest.filter(|rest| !rest.is_zero()) else {
                 return Ok(Some(due));
             };
@@ -421,23 +429,23 @@ impl ReplaySink {
     }
 
     /// Obeys orders, and waits as long as the replay is stopped. Returns the time of the packet that leaves next, `None` for at once.
-    fn obey(&mut self, begun: Instant) -> Result<Option<Duration>, End> {
+    fn obey(&mut self) -> Result<Option<Duration>, End> {
         let Some(steering) = self.settings.steering.clone() else {
             return Ok(self.plan.time());
         };
         loop {
             self.flush_ports()?;
             let orders = steering.take(self.progress());
-            self.now = begun.elapsed();
+            let now = self.clock().read();
             for order in orders {
                 match order {
-                    Order::Stop => self.stopped = self.stopped.or(Some(self.now)),
+                    Order::Stop => self.stopped = self.stopped.or(Some(now)),
                     Order::Start => {
-                        let since = self.stopped.take().unwrap_or(self.now);
-                        self.plan.pause(self.now - since);
+                        let since = self.stopped.take().unwrap_or(now);
+                        self.plan.pause(now - since);
                     }
                     Order::Rate(rate) => {
-                        let now = self.stopped.unwrap_or(self.now);
+                        let now = self.stopped.unwrap_or(now);
                         self.plan.change_rate(rate, now);
                     }
                     // Packets of a capture are what they are.
@@ -449,8 +457,9 @@ impl ReplaySink {
             }
             while !self.is_asked() {
                 self.check_end()?;
+                self.look_at_ports()?;
                 std::thread::sleep(LOOK);
-                self.now = begun.elapsed();
+                self.clock().read();
             }
         }
     }
@@ -473,11 +482,17 @@ impl ReplaySink {
 
     /// Returns the end once the stop flag is set, or the time is over.
     fn check_end(&self) -> Result<(), End> {
-        let is_over = self.settings.end.is_some_and(|end| self.now >= end);
+        let elapsed = self.clock.map_or(Duration::ZERO, |clock| clock.elapsed());
+        let is_over = self.settings.end.is_some_and(|end| elapsed >= end);
         match is_over || self.settings.stop.load(Ordering::Relaxed) {
             true => Err(End::Complete),
             false => Ok(()),
         }
+    }
+
+    fn look_at_ports(&mut self) -> Result<(), End> {
+        let mut ports = self.ports.iter_mut();
+        ports.try_for_each(|port| port.look().map_err(failed))
     }
 
     fn flush_ports(&mut self) -> Result<(), End> {
@@ -488,12 +503,15 @@ impl ReplaySink {
 
     /// Makes the course so far known.
     fn tell(&mut self) {
-        let took = self.begun.map_or(Duration::ZERO, |begun| begun.elapsed());
+        let took = self.clock.as_mut().map_or(Duration::ZERO, |clock| {
+            clock.read();
+            clock.elapsed()
+        });
         let mut course = self.course.lock();
         course.packets = self.plan.packets();
         (course.planned, course.last) = (self.planned, self.last);
         (course.fell_behind, course.control) = (self.fell_behind, self.left_out);
-        course.took = took;
+        (course.took, course.halted) = (took, self.halted());
         course.ports = self.ports.iter().map(Port::counts).collect();
         let digests = self.ports.iter().filter_map(Port::digest);
         course.digest = digests.reduce(|mut sum, digest| {

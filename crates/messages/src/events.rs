@@ -231,16 +231,13 @@ pub fn change_line(event: &Event<'_>) -> Option<String> {
 /// Returns the messages on the end of a run: packets that outputs changed or refused, and numbers that do not add up.
 pub fn end_lines(outputs: &Outputs, ended: &Ended) -> Vec<Line> {
     let mut lines = Vec::new();
-    for (name, report) in outputs.reports() {
-        let Some(SinkReport {
-            notes, lost, kind, ..
-        }) = report
-        else {
+    for ((name, report), counts) in outputs.reports().zip(outputs.counts()) {
+        let Some(SinkReport { notes, kind, .. }) = report else {
             continue;
         };
         lines.extend(notes.iter().map(|note| Line::Remark(note_line(name, note))));
         // What a file lost is reported with its failure.
-        let lost = lost.iter().filter(|_| kind == Kind::Sent);
+        let lost = counts.lost.iter().filter(|_| kind == Kind::Sent);
         lines.extend(lost.map(|lost| Line::Fault(ports::lost_line(name, lost))));
     }
     lines.extend(account_lines(ended));

@@ -164,7 +164,7 @@ fn cause_words(cause: &Cause) -> String {
             link(*port)
         ),
         Cause::Full { longest } => format!(
-            "the interface took no packet for 2 s, of up to {longest} bytes: its queue is full, or its other end has a smaller MTU"
+            "the interface took no packet for 4 s, of up to {longest} bytes: its queue is full, or its other end has a smaller MTU"
         ),
         Cause::Down { interface } => format!("{cause}: sudo ip link set {interface} up"),
         Cause::Io(error) => io_words(error),
@@ -182,7 +182,9 @@ pub fn lost_line(name: &str, lost: &Lost) -> String {
             )
         }
         Loss::TooShort => "shorter than a link header".to_owned(),
-        Loss::NoRoom => "more than the interface had room for".to_owned(),
+        Loss::NoRoom => {
+            "the interface had no room, or its other end takes none so long (MTU)".to_owned()
+        }
         Loss::Down => "the interface was down".to_owned(),
         Loss::Failed => "the interface failed".to_owned(),
         why => format!("{why:?}"),

@@ -121,7 +121,7 @@ impl Sending {
 
 /// A number and its unit: `100000pps`.
 fn parts(rate: &str) -> Option<(f64, &str)> {
-    let end = rate.find(|c: char| c.is_ascii_alphabetic())?;
+    let end = rate.find(|c: char| c.is_ascii_alphabetic() || c == '%')?;
     let (number, unit) = rate.split_at(end);
     Some((number.parse().ok()?, unit))
 }
@@ -163,6 +163,10 @@ pub struct SenderUi {
     /// The setting that is typed, and its text so far.
     typed: Option<(&'static str, String)>,
     message: Option<String>,
+    /// A line that a script has printed.
+    pub printed: Option<String>,
+    /// Whether the page of the keys is shown.
+    has_help: bool,
 }
 
 impl SenderUi {
@@ -181,6 +185,9 @@ impl SenderUi {
             _ => {}
         }
         self.message = None;
+        if std::mem::take(&mut self.has_help) && key != Key::Char('q') {
+            return Effect::None;
+        }
         if let Some((what, text)) = &mut self.typed {
             match key {
                 Key::Char(c) if text.chars().count() < LONGEST => text.push(c),
@@ -200,6 +207,7 @@ impl SenderUi {
         }
         match key {
             Key::Char('q') => return Effect::End,
+            Key::Char('?') => self.has_help = true,
             Key::Char(' ') if sending.is_stopped => return Effect::Start,
             Key::Char(' ') => return Effect::Stop,
             Key::Char('+') | Key::Up => return stepped(sending, STEP),
@@ -254,6 +262,10 @@ pub fn draw_sender(sending: &Sending, ui: &SenderUi, (look, area): (Look, Rect))
         return page.buffer;
     }
     page.head(sending);
+    if ui.has_help {
+        page.help(sending);
+        return page.buffer;
+    }
     page.rates(sending);
     page.counts(sending);
     page.streams(sending);
@@ -318,6 +330,47 @@ impl Page {
             self.put(x, 0, &shortened(&traffic, room), look.plain());
         }
         self.line = 2;
+    }
+
+    /// The keys, and what the figures say.
+    fn help(&mut self, sending: &Sending) {
+        let look = self.look;
+        let of_traffic = match sending.is_replay {
+            true => &[("x", "set the speed: 2 is twice as fast as captured")][..],
+            false => &[
+                ("s", "set the sizes: 60-1514, imix, 60:7,1514:1"),
+                ("f", "set a field: ipv4.ttl=9, udp.dst=53,123:random"),
+            ],
+        };
+        let before = [
+            ("+ -, arrows", "raise or lower the rate by a tenth"),
+            ("r", "set the rate: 2kpps, 1Gbit/s, 50%, max"),
+        ];
+        let after = [
+            ("space", "stop: no packet leaves; again: go on"),
+            ("^L, ^Z", "draw again; suspend (fg goes on)"),
+            ("q, ^C", "end the sender"),
+        ];
+        for (keys, does) in before.iter().chain(of_traffic).chain(&after) {
+            self.put(1, self.line, keys, look.accent());
+            self.put(14, self.line, does, look.plain());
+            self.line += 1;
+        }
+        let height = self.buffer.area.height;
+        if height > self.line + 7 {
+            self.line += 1;
+            for (name, is) in [
+                ("reached", "packets that left in the last second"),
+                ("missed", "packets that the port did not take; lateness"),
+                ("arrived", "packets at the other end (--receive)"),
+                ("twice", "arrivals of packets that had arrived before"),
+            ] {
+                self.put(1, self.line, name, look.faint());
+                self.put(14, self.line, is, look.plain());
+                self.line += 1;
+            }
+        }
+        self.put(1, height - 1, "any key goes back  q end", look.faint());
     }
 
     fn rates(&mut self, sending: &Sending) {
@@ -459,6 +512,9 @@ impl Page {
         } else if let Some(message) = &ui.message {
             let message = clean(message, look.ascii);
             self.put(1, height - 2, begin(&message, room), look.warning());
+        } else if let Some(line) = &ui.printed {
+            let line = clean(line, look.ascii);
+            self.put(1, height - 2, begin(&line, room), look.plain());
         }
         let space = match sending.is_stopped {
             true => "start",
@@ -468,7 +524,7 @@ impl Page {
             true => "x speed",
             false => "s sizes  f field",
         };
-        let keys = format!("q end  space {space}  + - r rate  {more}");
+        let keys = format!("q end  space {space}  +- r rate  {more}  ? help");
         self.put(1, height - 1, &keys, look.faint());
     }
 }
@@ -526,6 +582,13 @@ mod tests {
         );
         press(&mut ui, Key::Char('s'), &sending);
         assert_eq!(press(&mut ui, Key::Char('q'), &sending), Effect::End);
+        // Any key leaves the help, and does nothing else.
+        press(&mut ui, Key::Char('?'), &sending);
+        assert_eq!(press(&mut ui, Key::Char('+'), &sending), Effect::None);
+        assert_eq!(
+            press(&mut ui, Key::Char('+'), &sending),
+            set("rate", "11000pps")
+        );
         press(&mut ui, Key::Char('x'), &sending);
         assert_eq!(press(&mut ui, Key::Char('q'), &sending), Effect::None);
         assert_eq!(press(&mut ui, Key::Interrupt, &sending), Effect::End);

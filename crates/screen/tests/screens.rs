@@ -198,6 +198,8 @@ fn senders_at_each_size() {
         sending.streams = (0..40).map(|n| (format!("stream {n}"), n)).collect();
         ui.say("'fast' is not a rate: write 1000, 100kpps or 2Gbit/s".to_owned());
         shown += &text(&draw_sender(&sending, &ui, (COLOUR, area)));
+        ui.press(Key::Char('?'), &sending);
+        shown += &text(&draw_sender(&sending, &ui, (COLOUR, area)));
         sending = Sending {
             port: "null".to_owned(),
             traffic: "a.pcap b.pcap".to_owned(),

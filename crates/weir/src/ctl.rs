@@ -159,9 +159,10 @@ pub fn serve_sender(
     let server = bound.map(serve).transpose()?;
     let drawn = Arc::clone(&remote);
     let screen = screen.map(|screen| screen.start(drawn)).transpose()?;
+    let printed = screen.as_ref().map(sending::Running::printed);
     Ok(Fronts {
         _server: server,
-        _script: script.map(|script| script.start(remote)),
+        _script: script.map(|script| script.start(remote, printed)),
         _screen: screen,
     })
 }

@@ -57,8 +57,7 @@ const RATE: f64 = 1e6;
 /// Rate up to which packets are made one by one, so that few are made that do not leave.
 const SLOW: f64 = 20_000.0;
 
-/// Lateness of any packet, and of the last packet, from which a rate is not held.
-const LATE: Duration = Duration::from_secs(1);
+/// Lateness of the last packet from which a rate is not held.
 const LATE_AT_END: Duration = Duration::from_millis(10);
 
 /// Number of packets by which the size of a file is estimated, and least size for a line about it, bytes.
@@ -471,14 +470,7 @@ fn ended(arguments: &GenerateArgs, all: Vec<Sent>, pace: &mut Pace) -> (Outcome,
         is_null = sent.port.is_null();
         if (sent.late > LATE_AT_END || pace.fell_behind()) && !pace.is_stopped() {
             is_held = false;
-            let why = match pace.fell_behind() {
-                true => "packets left more than a second late",
-                false => "the last packet left late",
-            };
-            say(&format!(
-                "{name}: the rate was not held: {why}, the last {}",
-                crate::numbers::latency(sent.late.as_nanos() as i64)
-            ));
+            say(&not_held(&name, pace, sent.late));
         }
     }
     let not_sent = made.saturating_sub(tally.packets);
@@ -498,6 +490,17 @@ fn ended(arguments: &GenerateArgs, all: Vec<Sent>, pace: &mut Pace) -> (Outcome,
     say_plain(&format!("{}{digest}", pace.summary(tally, done)));
     let outcome = Outcome::of(faults.is_empty() && (is_held || !arguments.strict));
     (outcome, not_sent == 0)
+}
+
+/// A line about a rate that was not held.
+fn not_held(name: &str, pace: &Pace, last: Duration) -> String {
+    let why = match (rate::halt_words(pace.halted()), pace.fell_behind()) {
+        (Some(why), _) => why,
+        (None, true) => "packets left more than a second late".to_owned(),
+        (None, false) => "the last packet left late".to_owned(),
+    };
+    let last = crate::numbers::latency(last.as_nanos() as i64);
+    format!("{name}: the rate was not held: {why}, the last {last}")
 }
 
 /// Prints the known answers about the packets.

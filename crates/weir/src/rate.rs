@@ -1,8 +1,9 @@
 //! Rates of senders: their words, and shares of a link.
 
-use crate::numbers::{bit_rate, rate};
+use crate::numbers::{bit_rate, duration, rate};
 use crate::port;
 use anyhow::bail;
+use std::time::Duration;
 use weir_engine::name::Name;
 use weir_generator::streams::Rate;
 use weir_io::sys::device;
@@ -16,6 +17,16 @@ pub fn share_of_link(port: &Name, share: f64) -> anyhow::Result<f64> {
             "--rate in % needs the speed of the link, which {port} does not tell: name it in bit/s"
         ),
     }
+}
+
+/// Words for the time for which a sender could send nothing, if there was one.
+pub fn halt_words(halted: Duration) -> Option<String> {
+    (!halted.is_zero()).then(|| {
+        format!(
+            "no packet could leave for {} (was weir stopped?), and those after it left as much later",
+            duration(halted)
+        )
+    })
 }
 
 /// Words for a rate; `None` is as fast as possible.

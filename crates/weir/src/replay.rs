@@ -7,7 +7,7 @@ use crate::outcome::{Outcome, answer, say, say_plain, stop_on_signals};
 use crate::outputs::refuse_bare_interface;
 use crate::port;
 use crate::query::say_nothing_then;
-use crate::rate::share_of_link;
+use crate::rate::{halt_words, share_of_link};
 use crate::receive::{self, QUIET, Receiver, wait_for_the_last};
 use crate::script::Script;
 use crate::show::Show;
@@ -252,8 +252,9 @@ impl Replay<'_> {
         let course = self.course;
         let mut told = false;
         let on: On<'_> = &mut |event| {
-            if matches!(event, Event::Progress { .. }) && !told && course.with(|it| it.fell_behind)
-            {
+            // The end tells a halt.
+            let is_behind = |it: &Report| it.fell_behind && it.halted.is_zero();
+            if matches!(event, Event::Progress { .. }) && !told && course.with(is_behind) {
                 told = true;
                 show.say(
                     "the replay is more than a second behind: the port, or what reads the file, is slower than the rate",
@@ -442,9 +443,10 @@ fn finish(
     let (report, _) = result;
     let is_held = report.is_held();
     if !is_held {
-        let why = match report.fell_behind {
-            true => "packets left more than a second late",
-            false => "the last packet left late",
+        let why = match (halt_words(report.halted), report.fell_behind) {
+            (Some(why), _) => why,
+            (None, true) => "packets left more than a second late".to_owned(),
+            (None, false) => "the last packet left late".to_owned(),
         };
         show.say(&format!(
             "the rate was not held: {why}, {} at most; a lower --rate or --speed, or a faster port helps",

@@ -6,6 +6,7 @@
 mod lua;
 
 use crate::outcome::{io_words, say};
+use crate::watch::messages::Lines;
 use anyhow::bail;
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -26,6 +27,9 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Longest wait without a look at the stop flag.
 const LOOK: Duration = Duration::from_millis(20);
+
+/// Ways out of a script: its requests, and the lines that it prints while there is a screen.
+type Ways = (Arc<Remote>, Option<Arc<Lines>>);
 
 /// A script that was read.
 #[derive(Clone, Debug)]
@@ -75,7 +79,8 @@ impl Script {
 
     /// Starts the script in a thread of its own, and returns when it waits for the first time, or has ended: orders until then are in force
     /// before the first packet. If it fails, the sender ends.
-    pub fn start(self, remote: Arc<Remote>) -> Running {
+    /// What it prints goes to `printed`, if there is a screen.
+    pub fn start(self, remote: Arc<Remote>, printed: Option<Arc<Lines>>) -> Running {
         let is_over = Arc::new(AtomicBool::new(false));
         let (waits, first_wait) = mpsc::channel();
         let over = Arc::clone(&is_over);
@@ -84,7 +89,7 @@ impl Script {
             let stop = Arc::clone(&remote.stop);
             // The sender begins when the last of them is dropped, and then it knows that it is to stop.
             let begins = waits.clone();
-            if let Err(why) = self.run(remote, over, waits) {
+            if let Err(why) = self.run((remote, printed), over, waits) {
                 say(&why);
                 self.has_failed.store(true, Ordering::Relaxed);
                 stop.store(true, Ordering::Relaxed);
@@ -105,15 +110,15 @@ impl Script {
     #[cfg(feature = "lua")]
     fn run(
         &self,
-        remote: Arc<Remote>,
+        ways: Ways,
         over: Arc<AtomicBool>,
         waits: mpsc::Sender<()>,
     ) -> Result<(), String> {
-        lua::run(self, remote, over, waits)
+        lua::run(self, ways, over, waits)
     }
 
     #[cfg(not(feature = "lua"))]
-    fn run(&self, _: Arc<Remote>, _: Arc<AtomicBool>, _: mpsc::Sender<()>) -> Result<(), String> {
+    fn run(&self, _: Ways, _: Arc<AtomicBool>, _: mpsc::Sender<()>) -> Result<(), String> {
         Err(format!("{}: this weir was built without Lua", self.name))
     }
 }

@@ -5,7 +5,7 @@
 
 mod attached;
 mod figures;
-mod messages;
+pub mod messages;
 #[cfg(test)]
 mod panics;
 mod past;

@@ -50,6 +50,11 @@ impl Injection {
         self.drops
     }
 
+    /// Returns an error if the kernel injects no more.
+    pub(super) fn check(&self) -> io::Result<()> {
+        self.ring.check()
+    }
+
     /// Waits until the kernel has handled all frames.
     pub(super) fn finish(&mut self) -> io::Result<()> {
         self.ring.drain()

@@ -342,14 +342,20 @@ impl Values {
     ///
     /// **Cost**: none; no system call.
     pub fn word(&self, index: u32, offset: usize) -> &AtomicU64 {
+        &self.words(index, offset, 1)[0]
+    }
+
+    /// Returns as many words from [there](Self::word) on.
+    pub fn words(&self, index: u32, offset: usize, count: usize) -> &[AtomicU64] {
         let at = index as usize * self.step + offset;
+        let end = offset.saturating_add(count.saturating_mul(8));
         assert!(
-            offset + 8 <= self.step && at + 8 <= self.len && at.is_multiple_of(8),
-            "a word of a value"
+            end <= self.step && at + (end - offset) <= self.len && at.is_multiple_of(8),
+            "words of a value"
         );
-        // SAFETY: the word is in bounds, and aligned because the mapping begins at a page. The mapping lives as long as `self`,
+        // SAFETY: the words are in bounds, and aligned because the mapping begins at a page. The mapping lives as long as `self`,
         // and programs and this process access it as whole words.
-        unsafe { AtomicU64::from_ptr(self.base.add(at).cast()) }
+        unsafe { std::slice::from_raw_parts(self.base.add(at).cast(), count) }
     }
 }
 

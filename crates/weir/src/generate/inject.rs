@@ -119,6 +119,10 @@ pub fn run(
             "{name}: {why}; {packets} packets were injected before that"
         ));
     }
+    let is_held = !pace.fell_behind() || pace.is_stopped();
+    if !is_held {
+        say(&super::not_held(name, &pace, pace.late()));
+    }
     say_plain(&pace.summary(
         Tally {
             packets,
@@ -127,11 +131,8 @@ pub fn run(
         },
         "injected",
     ));
-    Ok(if failed.is_some() {
-        Outcome::Failed
-    } else {
-        Outcome::Done
-    })
+    let is_done = failed.is_none() && (is_held || !arguments.strict);
+    Ok(Outcome::of(is_done))
 }
 
 fn inject(
@@ -150,6 +151,8 @@ fn inject(
             }
             Some(pps) => {
                 // Packet number n is due at n / pps.
+                pace.now();
+                pace.leaves(Duration::try_from_secs_f64(done as f64 / pps).unwrap_or_default());
                 let due = (pace.now().as_secs_f64() * pps) as u64 + 1;
                 let now = due.saturating_sub(done).min(left).min(AT_ONCE);
                 if now == 0 {

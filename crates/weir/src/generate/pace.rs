@@ -5,14 +5,12 @@ use crate::outcome::show;
 use std::io::{self, IsTerminal};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use weir_engine::clock::{Clock, HALT};
 
-/// A clock that starts once for all packets, so that one late packet does not delay the following ones. A stop flag ends
-/// the run.
+/// The clock of a sending run. A stop flag ends the run.
 pub struct Pace {
-    begun: Instant,
-    /// Time since `begun` when the clock was last read.
-    now: Duration,
+    clock: Clock,
     stop: Arc<AtomicBool>,
     /// Time after which the run is over.
     end: Option<Duration>,
@@ -44,8 +42,7 @@ impl Pace {
         let stop = Arc::clone(stop);
         let on_terminal = io::stderr().is_terminal();
         Self {
-            begun: Instant::now(),
-            now: Duration::ZERO,
+            clock: Clock::begin(),
             stop,
             end,
             on_terminal,
@@ -66,13 +63,19 @@ impl Pace {
 
     /// Notes that the last packet has left.
     pub fn ends_now(&mut self) {
-        self.ended = Some(self.now());
+        self.clock.read();
+        self.ended = Some(self.clock.elapsed());
     }
 
     /// Notes that a packet leaves that was due at `due`.
     pub fn leaves(&mut self, due: Duration) {
-        self.late = self.now.saturating_sub(due);
-        self.fell_behind |= self.late > super::LATE;
+        self.late = self.clock.leaves(due);
+        self.fell_behind |= self.late > HALT;
+    }
+
+    /// Time by which packets left later than they were due, because none could leave before.
+    pub fn halted(&self) -> Duration {
+        self.clock.halted()
     }
 
     /// Lateness of the last packet.
@@ -92,7 +95,7 @@ impl Pace {
 
     /// Whether the stop flag is set, or the end had come when the clock was last read.
     pub fn is_over(&self) -> bool {
-        self.is_stopped() || self.end.is_some_and(|end| self.now >= end)
+        self.is_stopped() || self.end.is_some_and(|end| self.clock.elapsed() >= end)
     }
 
     /// Whether the stop flag is set.
@@ -102,14 +105,13 @@ impl Pace {
 
     /// Reads the clock.
     pub fn now(&mut self) -> Duration {
-        self.now = self.begun.elapsed();
-        self.now
+        self.clock.read()
     }
 
     /// Whether `due` has arrived. **Cost**: no clock reading if `due` had passed at the last
     /// reading.
     pub fn is_due(&mut self, due: Duration) -> bool {
-        due <= self.now || due <= self.now()
+        due <= self.clock.now() || due <= self.now()
     }
 
     /// Sleeps until `due`, or until the run is over. The kernel wakes us some 50 us late; packets
@@ -122,8 +124,10 @@ impl Pace {
 
     /// Sleeps until `due`, or until it is time to look around.
     pub fn nap(&self, due: Duration) {
-        let next = self.end.map_or(due, |end| due.min(end));
-        std::thread::sleep(next.saturating_sub(self.now).min(Self::LOOK));
+        let clock = &self.clock;
+        let rest = due.saturating_sub(clock.now());
+        let end = self.end.map(|end| end.saturating_sub(clock.elapsed()));
+        std::thread::sleep(rest.min(end.unwrap_or(rest)).min(Self::LOOK));
     }
 
     /// Shows the progress on a terminal. Reads the clock there.
@@ -131,7 +135,8 @@ impl Pace {
         if !self.on_terminal {
             return;
         }
-        let now = self.now();
+        self.now();
+        let now = self.clock.elapsed();
         if now - self.shown.unwrap_or_default() > Self::SHOW {
             self.shown = Some(now);
             let per_s = rate(packets as f64 / now.as_secs_f64());
@@ -156,7 +161,11 @@ impl Pace {
             bytes,
             refused,
         } = tally;
-        let time = self.ended.unwrap_or_else(|| self.begun.elapsed());
+        let time = self.ended.unwrap_or_else(|| {
+            let mut clock = self.clock;
+            clock.read();
+            clock.elapsed()
+        });
         let seconds = time.as_secs_f64().max(1e-9);
         let interrupted = if self.is_stopped() {
             ", interrupted"

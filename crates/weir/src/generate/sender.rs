@@ -161,7 +161,8 @@ impl<'a> Sender<'a> {
                 let due = Duration::from_nanos(since.unsigned_abs()) + self.paused;
                 if self.pace.is_due(due.saturating_sub(self.lead)) {
                     self.pace.leaves(due);
-                    let at_ns = self.begun_ns.saturating_add(due.as_nanos() as u64);
+                    let at = due + self.pace.halted();
+                    let at_ns = self.begun_ns.saturating_add(at.as_nanos() as u64);
                     self.port.take_at(frame, false, at_ns)?;
                     return Ok(self.has_sent());
                 }
@@ -185,7 +186,8 @@ impl<'a> Sender<'a> {
         // Even if stopped in the meantime, the frame is sent, because the known answers count it already.
         self.waits = false;
         self.pace.leaves(due);
-        self.hand_over(self.begun_ns.saturating_add(due.as_nanos() as u64))?;
+        let at = due + self.pace.halted();
+        self.hand_over(self.begun_ns.saturating_add(at.as_nanos() as u64))?;
         Ok(self.has_sent())
     }
 
@@ -217,6 +219,7 @@ impl<'a> Sender<'a> {
             if self.pace.is_over() || self.pace.is_due(early) {
                 return Ok(due);
             }
+            self.port.look()?;
             self.pace.nap(early);
         }
     }
@@ -257,6 +260,7 @@ impl<'a> Sender<'a> {
                 if self.pace.is_over() {
                     return Ok(due);
                 }
+                self.port.look()?;
                 std::thread::sleep(Pace::LOOK);
                 self.pace.now();
             }

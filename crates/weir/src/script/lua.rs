@@ -1,10 +1,10 @@
 //! Scripts in Lua 5.4: without files, programs, modules, debugging and bytecode, and with bounds for instructions and memory.
 
-use super::Script;
+use super::{Script, Ways};
 use crate::cli::generate::search_goal;
 use crate::outcome::{Outcome, answer};
 use mlua::{
-    ChunkMode, Error, HookTriggers, Lua, LuaOptions, Result, StdLib, Table, UserData,
+    ChunkMode, DebugEvent, Error, HookTriggers, Lua, LuaOptions, Result, StdLib, Table, UserData,
     UserDataMethods, Value, VmState,
 };
 use serde_json::{Value as Json, json};
@@ -15,10 +15,11 @@ use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 use weir_engine::search::Search;
 use weir_engine::socket::Reply;
-use weir_engine::steering::Remote;
 
 /// Memory of a script, bytes.
 const MEMORY: usize = 16 << 20;
+
+const NO_MEMORY: &str = "not enough memory: a script has 16 MiB";
 
 /// Instructions between two waits, and between two looks at their number.
 const INSTRUCTIONS: u64 = 10_000_000;
@@ -53,12 +54,12 @@ pub fn check(script: &Script) -> std::result::Result<(), String> {
 /// Runs a script until it or its sender ends, with a message to `waits` for each wait. **Errors**: a line with the place.
 pub fn run(
     script: &Script,
-    remote: Arc<Remote>,
+    ways: Ways,
     over: Arc<AtomicBool>,
     waits: mpsc::Sender<()>,
 ) -> std::result::Result<(), String> {
-    let steering = Arc::clone(&remote.steering);
-    let done = run_with(script, remote, &over, waits);
+    let steering = Arc::clone(&ways.0.steering);
+    let done = run_with(script, ways, &over, waits);
     let is_over = over.load(Ordering::Relaxed) || steering.is_over();
     match done {
         Err(error) if !is_over => Err(words(script, &error)),
@@ -76,7 +77,7 @@ fn bounded() -> Result<Lua> {
 
 fn run_with(
     script: &Script,
-    remote: Arc<Remote>,
+    (remote, printed): Ways,
     over: &Arc<AtomicBool>,
     waits: mpsc::Sender<()>,
 ) -> Result<()> {
@@ -136,16 +137,37 @@ fn run_with(
             Err(why) => (None, Some(why)),
         })
     })?;
-    let say = lua.create_function(|_, text: String| match answer(&format!("{text}\n")) {
-        Outcome::Done => Ok(()),
-        _ => Err(Error::runtime("standard output takes nothing")),
+    let say = lua.create_function(move |_, text: String| match &printed {
+        Some(printed) => {
+            for line in text.lines() {
+                printed.push(line.replace('\t', "  "));
+            }
+            Ok(())
+        }
+        None => match answer(&format!("{text}\n")) {
+            Outcome::Done => Ok(()),
+            _ => Err(Error::runtime("standard output takes nothing")),
+        },
     })?;
     let prelude = lua.load(PRELUDE).set_name("=weir");
     prelude.call::<()>((ask, sleep, time, finish, search, say, KNOWN))?;
     let (over, name) = (Arc::clone(over), script.name.clone());
+    let chunk_name = format!("@{name}");
+    // An error about memory has no place.
+    let line = Rc::new(Cell::new(0));
+    let latest = Rc::clone(&line);
+    let triggers = HookTriggers::new()
+        .every_nth_instruction(LOOK_EACH)
+        .every_line();
     lua.set_hook(
-        HookTriggers::new().every_nth_instruction(LOOK_EACH),
+        triggers,
         move |_, debug| {
+            if debug.event() == DebugEvent::Line {
+                if debug.source().source.as_deref() == Some(&chunk_name) {
+                    latest.set(debug.current_line().unwrap_or_default());
+                }
+                return Ok(VmState::Continue);
+            }
             let count = instructions.get() + u64::from(LOOK_EACH);
             instructions.set(count);
             let line = debug.current_line().unwrap_or_default();
@@ -162,7 +184,13 @@ fn run_with(
         },
     )?;
     let chunk = lua.load(&script.text).set_name(format!("@{}", script.name));
-    chunk.set_mode(ChunkMode::Text).exec()
+    let done = chunk.set_mode(ChunkMode::Text).exec();
+    done.map_err(|error| match error {
+        Error::MemoryError(_) => {
+            Error::runtime(format!("{}:{}: {NO_MEMORY}", script.name, line.get()))
+        }
+        error => error,
+    })
 }
 
 /// A search whose trials a script makes.
@@ -235,7 +263,7 @@ fn words(script: &Script, error: &Error) -> String {
                 _ => why,
             }
         }
-        Error::MemoryError(_) => at("not enough memory: a script has 16 MiB".to_owned()),
+        Error::MemoryError(_) => at(NO_MEMORY.to_owned()),
         Error::SyntaxError { message, .. } | Error::RuntimeError(message) => at(first(message)),
         error => at(first(&error.to_string())),
     }

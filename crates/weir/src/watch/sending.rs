@@ -1,10 +1,10 @@
 //! The screen of a sender: its keys give the orders of its control socket.
 
-use super::messages::Messages;
+use super::messages::{Lines, Messages};
 use super::session::{REFRESH, Terminal};
 use super::settings::Settings;
 use super::{chosen_look, terminal};
-use crate::outcome::{io_words, show};
+use crate::outcome::{answer, io_words, show};
 use crate::terminal::printable;
 use anyhow::anyhow;
 use serde_json::{Value, json};
@@ -60,7 +60,11 @@ impl Screen {
         let messages = shares.then(Messages::take).transpose().map_err(failed)?;
         let terminal = Terminal::take(self.keyboard, self.asks_background).map_err(failed)?;
         let shared = Arc::new(Shared {
-            state: Mutex::new((self.sending, None)),
+            state: Mutex::new(State {
+                sending: self.sending,
+                ..State::default()
+            }),
+            printed: Arc::default(),
             is_over: AtomicBool::new(false),
             stop: Arc::clone(&remote.stop),
             begun: Instant::now(),
@@ -86,12 +90,22 @@ impl Screen {
 
 /// State that the threads of a screen share.
 struct Shared {
-    /// The sender, and an answer to the user.
-    state: Mutex<(Sending, Option<String>)>,
+    state: Mutex<State>,
+    /// Lines that a script printed.
+    printed: Arc<Lines>,
     is_over: AtomicBool,
     /// Ends the sender once it is set.
     stop: Arc<AtomicBool>,
     begun: Instant,
+}
+
+#[derive(Default)]
+struct State {
+    sending: Sending,
+    /// An answer to the user.
+    answer: Option<String>,
+    /// Number of the keys' orders that wait. Meanwhile `sending` has their rate and state, so that each of several quick keys counts.
+    waiting: usize,
 }
 
 /// Ends the sender with the screen, however it ends, unless the sender has ended first.
@@ -106,7 +120,7 @@ impl Drop for Ends<'_> {
 }
 
 impl Shared {
-    fn state(&self) -> MutexGuard<'_, (Sending, Option<String>)> {
+    fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -116,20 +130,24 @@ impl Shared {
             match remote.answer(&json!({ "request": "status" })) {
                 Reply::Done(status) => {
                     let at_s = self.begun.elapsed().as_secs_f64();
-                    note(&mut self.state().0, &status, at_s);
+                    self.state().note(&status, at_s);
                 }
                 Reply::Refused(_) if remote.steering.is_over() => {}
-                Reply::Refused(why) => self.state().1 = Some(why),
+                Reply::Refused(why) => self.state().answer = Some(why),
                 _ => {}
             }
-            match orders.recv_timeout(REFRESH) {
-                Ok(order) => {
-                    if let Reply::Refused(why) = remote.answer(&order) {
-                        self.state().1 = Some(why);
-                    }
-                }
-                Err(RecvTimeoutError::Timeout) => {}
+            let first = match orders.recv_timeout(REFRESH) {
+                Ok(order) => Some(order),
+                Err(RecvTimeoutError::Timeout) => None,
                 Err(RecvTimeoutError::Disconnected) => return,
+            };
+            for order in first.into_iter().chain(orders.try_iter()) {
+                let reply = remote.answer(&order);
+                let mut state = self.state();
+                state.waiting -= 1;
+                if let Reply::Refused(why) = reply {
+                    state.answer = Some(why);
+                }
             }
         }
     }
@@ -142,11 +160,12 @@ impl Shared {
             terminal.look_around()?;
             let sending = {
                 let mut state = self.state();
-                if let Some(answer) = state.1.take() {
+                if let Some(answer) = state.answer.take() {
                     ui.say(answer);
                 }
-                state.0.clone()
+                state.sending.clone()
             };
+            ui.printed = self.printed.latest();
             let picture = draw_sender(&sending, &ui, (look, Terminal::area()));
             match terminal.show(picture) {
                 Err(error) if error.kind() == io::ErrorKind::TimedOut => return Ok(()),
@@ -159,7 +178,11 @@ impl Shared {
                 if let Key::Background { light } = key {
                     look.light = light;
                 }
-                let order = match ui.press(key, &sending) {
+                let effect = {
+                    let state = self.state();
+                    ui.press(key, &state.sending)
+                };
+                let order = match effect {
                     Effect::None => continue,
                     Effect::End => return Ok(()),
                     Effect::Suspend => {
@@ -183,6 +206,7 @@ impl Shared {
                         json!({ "request": "set", "what": what, "value": text })
                     }
                 };
+                self.state().expect(&order);
                 let _ = ask.send(order);
             }
         }
@@ -190,13 +214,38 @@ impl Shared {
     }
 }
 
-/// Takes the counts of an answer, `at_s` after the begin.
-fn note(sending: &mut Sending, status: &Value, at_s: f64) {
+impl State {
+    /// Takes the effect of an order for done.
+    fn expect(&mut self, order: &Value) {
+        self.waiting += 1;
+        let sending = &mut self.sending;
+        match order["request"].as_str() {
+            Some("stop") => sending.is_stopped = true,
+            Some("start") => sending.is_stopped = false,
+            _ => match (&order["what"], &order["value"]) {
+                (Value::String(what), Value::String(rate)) if what == "rate" => {
+                    sending.rate = Some(rate.clone());
+                }
+                (_, Value::Number(times)) => sending.rate = Some(format!("{times}x")),
+                _ => {}
+            },
+        }
+    }
+
+    /// Takes the counts of an answer, `at_s` after the begin.
+    fn note(&mut self, status: &Value, at_s: f64) {
+        if self.waiting == 0 {
+            self.sending.rate = status["rate"].as_str().map(str::to_owned);
+            self.sending.is_stopped = status["stopped"].as_bool().unwrap_or_default();
+        }
+        count(&mut self.sending, status, at_s);
+    }
+}
+
+fn count(sending: &mut Sending, status: &Value, at_s: f64) {
     let number = |name: &str| status[name].as_u64().unwrap_or_default();
-    sending.rate = status["rate"].as_str().map(str::to_owned);
     sending.refused = number("refused");
     sending.late_ns = number("late_ns");
-    sending.is_stopped = status["stopped"].as_bool().unwrap_or_default();
     sending.arrived = status.get("received").map(|_| Arrived {
         received: number("received"),
         duplicated: number("duplicated"),
@@ -226,6 +275,13 @@ pub struct Running {
     messages: Option<Messages>,
 }
 
+impl Running {
+    /// Takes lines that a script prints: standard output is the screen.
+    pub fn printed(&self) -> Arc<Lines> {
+        Arc::clone(&self.shared.printed)
+    }
+}
+
 impl Drop for Running {
     fn drop(&mut self) {
         self.shared.is_over.store(true, Ordering::Relaxed);
@@ -233,6 +289,11 @@ impl Drop for Running {
         let _ = self.asker.take().map(JoinHandle::join);
         for line in self.messages.iter_mut().flat_map(Messages::end) {
             show(&format!("{}\n", printable(&line)));
+        }
+        let (left_out, lines) = self.shared.printed.take();
+        let before = (left_out > 0).then(|| format!("weir: {left_out} earlier lines"));
+        for line in before.into_iter().chain(lines) {
+            answer(&format!("{}\n", printable(&line)));
         }
         if let Some(Ok(Err(error))) = drawn {
             crate::outcome::say(&format!("the terminal: {}", io_words(&error)));

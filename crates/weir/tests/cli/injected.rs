@@ -152,6 +152,33 @@ fn injected_packets_reach_this_host_only_if_asked_and_pass_no_program_by() {
     capture.stop();
 }
 
+/// The kernel removes an interface after the injection, which therefore ends at once, and not at its next packet.
+#[test]
+fn a_removed_interface_ends_an_injection() {
+    let test = "a_removed_interface_ends_an_injection";
+    let Some(net) = Net::new(test) else { return };
+    let weir = env!("CARGO_BIN_EXE_weir");
+    let words = ["generate", "inject:near", "--profile", "64"];
+    let done = net.weir(&[&words[..], &["--packets", "1"]].concat());
+    if done.err.contains("kernel") && done.code != Some(0) {
+        return skipped(test, done.err.trim());
+    }
+    let words = [&[weir], &words[..], &["--rate", "0.01pps", "--forever"]].concat();
+    let first = ["tcpdump", "--immediate-mode", "-n", "-i", "near", "-c", "1"];
+    let first = net.start(&first, "listening on");
+    let sending = net.start(&words, "packets arrive at near");
+    first.done().ok();
+    net.inside("near", &["ip", "link", "del", "near"]).ok();
+    let done = sending.done();
+    assert_eq!(done.code, Some(1), "{}", done.err);
+    assert!(
+        done.err
+            .contains("the interface is gone; 1 packet was sent"),
+        "{}",
+        done.err
+    );
+}
+
 /// The digest as its description says, by a reader that is not weir's.
 const DIGEST: &str = r#"
 import struct, sys

@@ -67,7 +67,12 @@ mod lua {
             (
                 "local t = {}\nfor i = 1, 1e9 do t[i] = 'number ' .. i end",
                 1,
-                "not enough memory: a script has 16 MiB",
+                "a.lua:2: not enough memory: a script has 16 MiB",
+            ),
+            (
+                "local s = 'x'\nfor i = 1, 40 do\n  s = s .. s\nend",
+                1,
+                "a.lua:3: not enough memory: a script has 16 MiB",
             ),
             ("weir.sleep(0.05) error('mine')", 1, "a.lua:1: mine"),
             (

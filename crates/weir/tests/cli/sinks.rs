@@ -3,6 +3,8 @@
 use crate::capture::net::{Capture, Net};
 use crate::support::*;
 use std::io::Write;
+use std::time::{Duration, Instant};
+use weir_testkit::wait;
 
 /// Datagrams of growing sizes, each with its number. Every other datagram goes to port 53.
 fn frames(count: u32) -> Vec<Vec<u8>> {
@@ -423,6 +425,44 @@ fn sending_ends_with_its_count_when_interrupted_or_when_the_interface_goes() {
             line.replace(' ', ""),
             format!("{sent}packetsweresentbeforethat")
         );
+    }
+}
+
+/// What was due while a sender was stopped does not leave in a burst: the rest takes as long as it would have.
+#[test]
+fn a_sender_that_was_stopped_goes_on_at_its_rate() {
+    let test = "a_sender_that_was_stopped_goes_on_at_its_rate";
+    let Some(net) = Net::new(test) else { return };
+    let temp = Temp::new();
+    let file = temp.file("sent.pcap", &pcap(1, &frames(800)));
+    let generate = ["generate", "af_packet:near", "--profile", "64"];
+    let generate = [&generate[..], &["--packets", "800"]].concat();
+    let replay = ["replay", &file, "--to", "af_packet:near"];
+    for (words, before) in [(&generate[..], 0), (&replay, 800)] {
+        let weir = env!("CARGO_BIN_EXE_weir");
+        let words = [&[weir], words, &["--rate", "1kpps", "--strict"]].concat();
+        let begun = Instant::now();
+        let sending = net.start(&words, "packets leave by near");
+        wait::until("packets", || net.received("far", "far") > before);
+        sending.signal("-STOP");
+        let stopped = Instant::now();
+        wait::throughout(Duration::from_millis(1200), "no end", || {
+            net.received("far", "far") < before + 800
+        });
+        let halt = stopped.elapsed();
+        sending.signal("-CONT");
+        let done = sending.done();
+        let took = begun.elapsed();
+        // Packets are a millisecond apart, so that one was due soon after the halt began.
+        let least = Duration::from_millis(799 - 50) + halt;
+        assert!(took > least, "{took:?}, {}", done.err);
+        assert!(
+            done.err.contains("no packet could leave for 1."),
+            "{}",
+            done.err
+        );
+        assert_eq!(done.code, Some(1), "{}", done.err);
+        assert_eq!(net.received("far", "far"), before + 800);
     }
 }
 

@@ -186,6 +186,12 @@ fn a_sender_is_shown_and_keys_change_it() {
     terminal.until("3 000 packets/s");
     terminal.press("+");
     terminal.until("3 300 packets/s");
+    terminal.press("+++");
+    terminal.until("4 390 packets/s");
+    terminal.press("?");
+    terminal.until("raise or lower the rate");
+    terminal.press("?");
+    terminal.until("reached");
     terminal.press(" ");
     terminal.until("stopped");
     let sent = || {

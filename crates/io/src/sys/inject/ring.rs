@@ -1,20 +1,25 @@
 //! Injection of any frames: a ring of them that a program copies into the kernel's live frames.
 //!
 //! ```text
-//! process   writes frame and due time into slot n % SLOTS, then filled = n + 1
-//! program   n = next; if n == filled, or too early: drop its live frame
-//!           fit the live frame's end (bpf_xdp_adjust_tail), copy the slot into it (bpf_xdp_store_bytes), next = n + 1
+//! process   writes length, due time and frame at place p % RING, then filled = p + their bytes
+//! program   p = next; if p == filled, or too early: drop its live frame
+//!           fit the live frame's end (bpf_xdp_adjust_tail), copy the frame into it (bpf_xdp_store_bytes), next = p + their bytes
 //! ```
 //!
-//! System calls of a second and more run in a thread as long as the ring is open, because each costs 20 to 40 ms. The program drops live
-//! frames while it has none to copy, some 60 ns each, so that a processor is busy all the time. A signal to the thread ends a call.
+//! A frame that begins before the end of the ring may end after it, in room that no other frame uses. Slots of equal size would take a page
+//! for each frame: more than the caches and the tables of pages hold.
+//!
+//! A system call of minutes runs in a thread, because between two calls nothing is received for 20 to 40 ms: each enters the program into
+//! the kernel's dispatcher, and removes it, and both wait for all processors (bpf_dispatcher_change_prog). The program drops live frames
+//! while it has none to copy, some 60 ns each, so that a processor is busy all the time. A signal to the thread ends a call; another
+//! thread sends it if the interface is down or gone: the kernel removes it after the call.
 //!
 //! **Platform**: Linux 5.18; privilege: as for [`Injector`](super::Injector).
 
 use super::super::bpf::{
     Assembler, Helper, If, Kind, Map, Op, Program, Register::*, Run, Size, Values, XDP_DROP,
 };
-use super::super::packet_socket::index_of;
+use super::super::packet_socket::{index_of, is_up};
 use super::{Error, LONGEST, Mode, verdict};
 use crate::sys::{interrupt_thread, thread_handle};
 use std::io;
@@ -23,41 +28,52 @@ use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Frames of a ring, a power of two.
-const SLOTS: u32 = 4096;
+/// Bytes of a ring, a power of two, and bytes after it.
+const RING: usize = 1 << 20;
+const BEHIND: usize = HEAD + LONGEST;
 
-/// Bytes of a slot in front of its frame: its length, and the time at which it is due, ns of CLOCK_MONOTONIC.
+/// Bytes in front of a frame: its length, and the time at which it is due, ns of CLOCK_MONOTONIC.
 const HEAD: usize = 16;
 const LEN: usize = 0;
 const DUE: usize = 8;
 
-// Words of the state: number of the next frame, of the frames that are filled in, and of frames that the kernel did not take.
-const NEXT: usize = 0;
-const FILLED: usize = 8;
-const FAILED: usize = 16;
-const STATE: u32 = 24;
+/// Places of frames are multiples of this, a cache line.
+const PLACE: usize = 64;
+
+// Words of the state: places of the end of the written frames and, in a cache line of the program, of the next frame; numbers of handled
+// frames, and of those that the kernel did not take.
+const FILLED: usize = 0;
+const NEXT: usize = 64;
+const COUNT: usize = 72;
+const FAILED: usize = 80;
+const STATE: u32 = 128;
 
 /// Bytes of a live frame before it gets its length, and of the shortest frame.
 const BASE: usize = 60;
 const SHORTEST: usize = 14;
 
-/// Live frames of a system call: a second of them if the ring is empty. An interface that is removed goes away between two calls.
-const REPEAT: u32 = 1 << 24;
+/// Live frames of a system call: four minutes of them if the ring is empty.
+const REPEAT: u32 = u32::MAX;
 
-/// Pause of the process while the ring is full, or not empty at the end.
-const PAUSE: Duration = Duration::from_micros(20);
+/// Pause between two looks for the interface.
+const LOOK: Duration = Duration::from_millis(200);
+
+/// Pause of the process while the ring is full, until half of it is free, and at the end while it is not empty.
+const PAUSE: Duration = Duration::from_micros(200);
 
 /// A ring of frames that an interface receives.
 #[derive(Debug)]
 pub struct Ring {
-    slots: Values,
+    frames: Values,
     state: Arc<State>,
-    /// Frames written so far. The program sees [published](Self::publish) frames only.
+    /// End of the written frames. The program sees [published](Self::publish) frames only.
     written: u64,
+    /// Place of the next frame of the program, at the last look.
     seen: u64,
-    /// Arguments of the call, until it begins: program, maps, interface, and batch.
-    ready: Option<(Program, [Map; 2], u32, u32)>,
-    thread: Option<JoinHandle<()>>,
+    /// Arguments of the call, until it begins: program, maps, name and number of the interface, and batch.
+    ready: Option<(Program, [Map; 2], (String, u32), u32)>,
+    /// Threads of the call and of the looks.
+    threads: Vec<JoinHandle<()>>,
 }
 
 /// State that the process, the program and the thread of the call share.
@@ -77,18 +93,29 @@ impl State {
     fn word(&self, at: usize) -> &AtomicU64 {
         self.words.word(0, at)
     }
+
+    /// Ends the call, which may begin just after a signal.
+    fn end(&self) {
+        self.over.store(true, Ordering::Relaxed);
+        while !self.ended.load(Ordering::Acquire) {
+            if let Some(handle) = self.thread.get() {
+                interrupt_thread(*handle);
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
 }
 
 impl Ring {
     /// Prepares to inject into queue 0 of interface `name`; the call begins with the first frame. Frames under way at once are `batch`, up to 256: a frame waits for the end of
     /// its batch.
     ///
-    /// **Errors**: [`NotPermitted`](crate::sys::bpf::Error::NotPermitted); no memory for the ring, 14 MB; no such interface.
+    /// **Errors**: [`NotPermitted`](crate::sys::bpf::Error::NotPermitted); no memory for the ring, 1 MiB; no such interface.
     pub fn open(name: &str, mode: Mode, batch: u32) -> Result<Self, Error> {
         let interface = index_of(name).ok_or(Error::NoInterface)?;
-        let slots = Map::array(SLOTS, (HEAD + LONGEST) as u32)?;
+        let frames = Map::array(1, (RING + BEHIND) as u32)?;
         let words = Map::array(1, STATE)?;
-        let program = Program::load(Kind::Xdp, &assemble(&slots, &words, mode), false)?;
+        let program = Program::load(Kind::Xdp, &assemble(&frames, &words, mode), false)?;
         let state = Arc::new(State {
             words: words.memory()?,
             over: AtomicBool::new(false),
@@ -97,18 +124,23 @@ impl Ring {
             ended: AtomicBool::new(false),
         });
         Ok(Self {
-            slots: slots.memory()?,
+            frames: frames.memory()?,
             state,
             written: 0,
             seen: 0,
-            ready: Some((program, [slots, words], interface, batch)),
-            thread: None,
+            ready: Some((
+                program,
+                [frames, words],
+                (name.to_owned(), interface),
+                batch,
+            )),
+            threads: Vec::new(),
         })
     }
 
     /// Begins the call, in a thread, which has the rights of the calling one.
     fn begin(&mut self) -> io::Result<()> {
-        let Some((program, maps, interface, batch)) = self.ready.take() else {
+        let Some((program, maps, (name, interface), batch)) = self.ready.take() else {
             return Ok(());
         };
         let shared = Arc::clone(&self.state);
@@ -121,7 +153,17 @@ impl Ring {
             drop(maps);
         };
         let thread = std::thread::Builder::new().name("injector".to_owned());
-        self.thread = Some(thread.spawn(work)?);
+        self.threads.push(thread.spawn(work)?);
+        let shared = Arc::clone(&self.state);
+        let look = move || {
+            let is_there = || index_of(&name) == Some(interface) && is_up(&name);
+            while !shared.over.load(Ordering::Relaxed) && is_there() {
+                std::thread::park_timeout(LOOK);
+            }
+            shared.end();
+        };
+        let thread = std::thread::Builder::new().name("look".to_owned());
+        self.threads.push(thread.spawn(look)?);
         Ok(())
     }
 
@@ -134,24 +176,29 @@ impl Ring {
             return Err(io::ErrorKind::InvalidInput.into());
         }
         self.begin()?;
-        if self.written - self.seen >= u64::from(SLOTS) {
+        self.check()?;
+        let size = (HEAD + frame.len()).next_multiple_of(PLACE);
+        if self.written - self.seen > (RING - size) as u64 {
             self.publish();
-            self.wait_for(self.written - u64::from(SLOTS) + 1)?;
+            self.wait_for(self.written - RING as u64 / 2)?;
         }
-        let slot = (self.written % u64::from(SLOTS)) as u32;
-        let set = |at: usize, value: u64| self.slots.word(slot, at).store(value, Ordering::Relaxed);
+        let place = self.written as usize % RING;
         let (words, rest) = frame.as_chunks::<8>();
-        for (i, &word) in words.iter().enumerate() {
-            set(HEAD + 8 * i, u64::from_ne_bytes(word));
+        let to = self
+            .frames
+            .words(0, place, HEAD / 8 + frame.len().div_ceil(8));
+        let set = |at: usize, value: u64| to[at].store(value, Ordering::Relaxed);
+        set(LEN / 8, frame.len() as u64);
+        set(DUE / 8, due_ns);
+        for (&word, to) in words.iter().zip(&to[HEAD / 8..]) {
+            to.store(u64::from_ne_bytes(word), Ordering::Relaxed);
         }
         if !rest.is_empty() {
             let mut last = [0; 8];
             last[..rest.len()].copy_from_slice(rest);
-            set(HEAD + 8 * words.len(), u64::from_ne_bytes(last));
+            set(HEAD / 8 + words.len(), u64::from_ne_bytes(last));
         }
-        set(LEN, frame.len() as u64);
-        set(DUE, due_ns);
-        self.written += 1;
+        self.written += size as u64;
         Ok(())
     }
 
@@ -162,23 +209,32 @@ impl Ring {
             .store(self.written, Ordering::Release);
     }
 
+    /// Returns the error of the call if it has ended, as it has soon after the interface is gone. **Cost**: a load.
+    #[inline]
+    pub fn check(&self) -> io::Result<()> {
+        match self.state.ended.load(Ordering::Acquire) {
+            false => Ok(()),
+            true => {
+                let error = self.state.error.load(Ordering::Relaxed);
+                Err(io::Error::from_raw_os_error(error))
+            }
+        }
+    }
+
     /// Waits until all written frames have been received. **Errors**: the call of the kernel has ended.
     pub fn drain(&mut self) -> io::Result<()> {
         self.publish();
         self.wait_for(self.written)
     }
 
-    /// Waits until the program has received so many frames.
-    fn wait_for(&mut self, count: u64) -> io::Result<()> {
+    /// Waits until the program has received the frames up to a place.
+    fn wait_for(&mut self, place: u64) -> io::Result<()> {
         loop {
             self.seen = self.state.word(NEXT).load(Ordering::Acquire);
-            if self.seen >= count {
+            if self.seen >= place {
                 return Ok(());
             }
-            if self.state.ended.load(Ordering::Acquire) {
-                let error = self.state.error.load(Ordering::Relaxed);
-                return Err(io::Error::from_raw_os_error(error));
-            }
+            self.check()?;
             std::thread::sleep(PAUSE);
         }
     }
@@ -186,25 +242,20 @@ impl Ring {
     /// Number of received frames so far, and of frames that the kernel did not take.
     pub fn counts(&self) -> (u64, u64) {
         let failed = self.state.word(FAILED).load(Ordering::Relaxed);
-        let next = self.state.word(NEXT).load(Ordering::Relaxed);
-        (next.saturating_sub(failed), failed)
+        let all = self.state.word(COUNT).load(Ordering::Relaxed);
+        (all.saturating_sub(failed), failed)
     }
 }
 
 impl Drop for Ring {
     fn drop(&mut self) {
-        self.state.over.store(true, Ordering::Relaxed);
-        let Some(thread) = self.thread.take() else {
-            return;
-        };
-        // The call may begin just after a signal.
-        while !self.state.ended.load(Ordering::Acquire) {
-            if let Some(handle) = self.state.thread.get() {
-                interrupt_thread(*handle);
-            }
-            std::thread::sleep(Duration::from_millis(1));
+        if !self.threads.is_empty() {
+            self.state.end();
         }
-        let _ = thread.join();
+        for thread in self.threads.drain(..) {
+            thread.thread().unpark();
+            let _ = thread.join();
+        }
     }
 }
 
@@ -231,12 +282,12 @@ fn runs(program: &Program, interface: u32, batch: u32, state: &State) -> i32 {
 }
 
 /// ```text
-/// n = next; if n >= filled: drop
-/// slot = slots[n % SLOTS]; if slot.due > now: drop
-/// next = n + 1
-/// if adjust_tail(len - BASE) or store_bytes(0, frame, len) fails: failed += 1, drop
+/// p = next; if p >= filled: drop
+/// at = frames + p % RING; if at.due > now: drop
+/// if adjust_tail(len - BASE) or store_bytes(0, at.frame, len) fails: failed += 1, drop
+/// next = p + size; count += 1
 /// ```
-fn assemble<'a>(slots: &'a Map, words: &'a Map, mode: Mode) -> Assembler<'a> {
+fn assemble<'a>(frames: &'a Map, words: &'a Map, mode: Mode) -> Assembler<'a> {
     let mut a = Assembler::new();
     let [idle, failed] = [a.label(), a.label()];
     a.set(R6, R1);
@@ -244,24 +295,19 @@ fn assemble<'a>(slots: &'a Map, words: &'a Map, mode: Mode) -> Assembler<'a> {
     a.load(Size::Eight, R7, R9, NEXT as i16);
     a.load(Size::Eight, R1, R9, FILLED as i16);
     a.jump(If::GreaterEqual, R7, R1, idle);
-    // What was written before `filled` is seen after a fully ordered access to it.
+    // What was written before `filled` is seen after a fully ordered access, which need not be to `filled`.
     a.set(R1, 0);
-    a.atomic_fetch_add(Size::Eight, R9, FILLED as i16, R1);
-    a.alu(Op::And, R7, SLOTS as i32 - 1);
-    a.store(Size::Four, R10, -4, R7);
-    a.map(R1, slots);
-    a.set(R2, R10);
-    a.alu(Op::Add, R2, -4);
-    a.call(Helper::MAP_LOOKUP);
-    a.jump(If::Equal, R0, 0, idle);
-    a.set(R8, R0);
+    a.atomic_fetch_add(Size::Eight, R9, FAILED as i16, R1);
+    a.alu(Op::And, R7, RING as i32 - 1);
+    a.map_value(R8, frames, 0);
+    a.alu(Op::Add, R8, R7);
     a.call(Helper::TIME);
     a.load(Size::Eight, R1, R8, DUE as i16);
     a.jump(If::Greater, R1, R0, idle);
     a.load(Size::Eight, R7, R8, LEN as i16);
-    a.set(R1, 1);
-    a.jump(If::Less, R7, SHORTEST as i32, failed);
-    a.jump(If::Greater, R7, LONGEST as i32, failed);
+    // The verifier does not know that all have such a length.
+    a.jump(If::Less, R7, SHORTEST as i32, idle);
+    a.jump(If::Greater, R7, LONGEST as i32, idle);
     a.set(R1, R6);
     a.set(R2, R7);
     a.alu(Op::Sub, R2, BASE as i32);
@@ -286,8 +332,12 @@ fn assemble<'a>(slots: &'a Map, words: &'a Map, mode: Mode) -> Assembler<'a> {
     a
 }
 
-/// Gives the slot back. The access is fully ordered after the reads of the slot.
+/// Counts the frame, whose length is in R7, and gives its place back. The access is fully ordered after the reads of the frame.
 fn next(a: &mut Assembler<'_>) {
-    a.set(R1, 1);
-    a.atomic_fetch_add(Size::Eight, R9, NEXT as i16, R1);
+    a.load(Size::Eight, R1, R9, COUNT as i16);
+    a.alu(Op::Add, R1, 1);
+    a.store(Size::Eight, R9, COUNT as i16, R1);
+    a.alu(Op::Add, R7, (HEAD + PLACE - 1) as i32);
+    a.alu(Op::And, R7, -(PLACE as i32));
+    a.atomic_fetch_add(Size::Eight, R9, NEXT as i16, R7);
 }

@@ -27,6 +27,10 @@ pub struct Sender {
     socket: OwnedFd,
     sent: Sent,
     outlasts_down: bool,
+    /// Length from which the other end takes no frame, as far as is known: a frame of this length was refused, and then a shorter one taken.
+    limit: usize,
+    /// Length of a frame that was left because there was no room for it. The next frame tells whether it was too long.
+    left: Option<usize>,
 }
 
 /// Counts of frames by the result of sending.
@@ -40,6 +44,8 @@ pub struct Sent {
     pub too_long: u64,
     /// Frames refused because they are shorter than a link header.
     pub too_short: u64,
+    /// Frames left because there was no room for them, but for shorter ones: the other end of a virtual cable takes none so long.
+    pub no_room: u64,
     /// Frames refused because the interface was down: see [`Sender::outlasting_down`].
     pub down: u64,
     /// Frames of calls that ended with an error, from the frame that caused it on.
@@ -71,6 +77,8 @@ impl Sender {
             socket,
             sent: Sent::default(),
             outlasts_down: false,
+            limit: usize::MAX,
+            left: None,
         })
     }
 
@@ -87,17 +95,22 @@ impl Sender {
         self.sent
     }
 
-    /// Sends frames in their order, 64 in a system call, and waits while the kernel has no room.
+    /// Sends frames in their order, 64 in a system call, and waits while the kernel has no room. A frame for which there is none for two
+    /// seconds is left; if there is room for a shorter one then, later frames of that length are left at once.
     ///
     /// **Cost**: a system call for 64 frames, no allocation. **Errors**: errors of `sendmmsg`, such as `ENETDOWN`; `ENOBUFS` if
-    /// there is no room for two seconds. [`Self::sent`] then tells how many frames were sent before, and how many were not.
+    /// there is no room for the next frame either. [`Self::sent`] then tells how many frames were sent before, and how many were not.
     pub fn send(&mut self, frames: &[&[u8]]) -> io::Result<()> {
         let mut rest = frames;
         let mut stuck: Option<Instant> = None;
+        // The kernel tells an error with the next call only.
+        let mut is_partial = false;
         while let [first, ..] = rest {
             match self.send_some(rest) {
                 Ok(taken) => {
                     let (gone, left) = rest.split_at(taken);
+                    self.learn(gone);
+                    is_partial = taken < rest.len().min(BATCH);
                     self.sent.frames += taken as u64;
                     self.sent.bytes += gone.iter().map(|frame| frame.len() as u64).sum::<u64>();
                     rest = left;
@@ -115,12 +128,20 @@ impl Sender {
                     }
                     Some(libc::EINTR) => {}
                     Some(libc::ENOBUFS | libc::EAGAIN) => {
-                        if stuck.get_or_insert_with(Instant::now).elapsed() > PATIENCE {
-                            self.sent.failed += rest.len() as u64;
-                            return Err(error);
+                        self.sent.waits += 1 + u64::from(std::mem::take(&mut is_partial));
+                        let since = *stuck.get_or_insert_with(Instant::now);
+                        if first.len() < self.limit {
+                            if since.elapsed() <= PATIENCE {
+                                std::thread::sleep(Duration::from_micros(100));
+                                continue;
+                            }
+                            if self.left.replace(first.len()).is_some() {
+                                self.sent.failed += rest.len() as u64;
+                                return Err(error);
+                            }
                         }
-                        self.sent.waits += 1;
-                        std::thread::sleep(Duration::from_micros(100));
+                        self.sent.no_room += 1;
+                        (rest, stuck) = (&rest[1..], None);
                     }
                     Some(libc::ENETDOWN) if self.outlasts_down => {
                         self.sent.down += rest.len() as u64;
@@ -134,6 +155,19 @@ impl Sender {
             }
         }
         Ok(())
+    }
+
+    /// Learns from frames that were taken how long frames may be.
+    fn learn(&mut self, taken: &[&[u8]]) {
+        if self.left.is_none() && self.limit == usize::MAX {
+            return;
+        }
+        let longest = taken.iter().map(|frame| frame.len()).max().unwrap_or(0);
+        let limit = self.left.take().unwrap_or(self.limit);
+        self.limit = match longest < limit {
+            true => limit,
+            false => usize::MAX,
+        };
     }
 
     /// Sends a batch; returns the number of frames that the kernel accepted, at least one.

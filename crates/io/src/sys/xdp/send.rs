@@ -51,6 +51,8 @@ pub struct Sent {
     pub completed: u64,
     /// Accepted frames for which the kernel or the driver had no room.
     pub refused: u64,
+    /// Bytes of the refused frames.
+    pub refused_bytes: u64,
 }
 
 impl Sent {
@@ -121,6 +123,9 @@ pub struct Sender {
     places: Places,
     /// Number of frames in the ring that are not published to the kernel yet.
     untold: u32,
+    /// Lengths of the latest frames, by their number modulo the size of the ring; and the number of frames that the kernel took from the ring.
+    lens: Vec<u32>,
+    consumed: u64,
     sent: Sent,
 }
 
@@ -190,6 +195,8 @@ impl Sender {
             chunk,
             places,
             untold: 0,
+            lens: vec![0; frames as usize],
+            consumed: 0,
             sent,
         })
     }
@@ -242,6 +249,8 @@ impl Sender {
                 "the kernel's ring is damaged: it has no room for a frame that it has completed",
             ));
         }
+        let place = self.sent.taken as usize % self.lens.len();
+        self.lens[place] = frame.len() as u32;
         self.sent.taken += 1;
         self.untold += 1;
         Ok(())
@@ -278,13 +287,23 @@ impl Sender {
 
     /// Wakes the kernel once.
     fn kick(&mut self) -> io::Result<Kick> {
-        let Err(error) = self.xsk.kick_transmit() else {
+        let kicked = self
+            .xsk
+            .kick_transmit()
+            .map_err(|error| (error.raw_os_error(), error));
+        let is_dropped = matches!(kicked, Err((Some(libc::EBUSY), _)));
+        // If the device drops the first frame of a call, the kernel has not told yet that it took it (`__xsk_generic_xmit`).
+        let told = self.sent.taken - u64::from(self.transmit.waiting());
+        self.consumed = told.max(self.consumed + u64::from(is_dropped));
+        let Err((code, error)) = kicked else {
             return Ok(Kick::Done);
         };
-        match error.raw_os_error() {
-            // The device dropped one frame; it is completed nevertheless.
+        match code {
+            // The device dropped one frame, the last that the kernel took; it is completed nevertheless.
             Some(libc::EBUSY) => {
                 self.sent.refused += 1;
+                let place = self.consumed.saturating_sub(1) as usize % self.lens.len();
+                self.sent.refused_bytes += u64::from(self.lens[place]);
                 Ok(Kick::Left)
             }
             // The kernel has taken its share of frames, or the device has no room now.
