@@ -648,16 +648,12 @@ fn a_sender_says_what_became_of_its_frames() {
     );
     // It takes shorter frames only; the limit of the kernel has room for a VLAN tag.
     ip("link set near up mtu 500");
-    let (long, short): (Vec<_>, Vec<_>) = (0..700).map(len).partition(|&len| len > 518);
+    let long: Vec<usize> = (0..700).map(len).filter(|&len| len > 518).collect();
     (0..700).for_each(|number| sender.send(&frame(number, len(number))).unwrap());
     let sent = sender.finish().unwrap();
     assert_eq!(
         (sent.refused - 100, sent.refused_bytes - 6000),
         (long.len() as u64, long.iter().sum::<usize>() as u64)
-    );
-    assert_eq!(
-        rest(&mut capture, short.len() as u64, len).0,
-        counts(short.len() as u64, 0, short.len() as u64)
     );
     ip("link set far down");
     sender.send(&frame(0, 60)).unwrap();
