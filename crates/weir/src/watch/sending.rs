@@ -104,7 +104,7 @@ struct State {
     sending: Sending,
     /// An answer to the user.
     answer: Option<String>,
-    /// Number of the keys' orders that wait. Meanwhile `sending` has their rate and state, so that each of several quick keys counts.
+    /// Number of the keys' orders that wait. Until they are obeyed, `sending` has their rate and state, so that each of several quick keys counts.
     waiting: usize,
 }
 
