@@ -70,10 +70,21 @@ pub struct Ring {
     written: u64,
     /// Place of the next frame of the program, at the last look.
     seen: u64,
-    /// Arguments of the call, until it begins: program, maps, name and number of the interface, and batch.
-    ready: Option<(Program, [Map; 2], (String, u32), u32)>,
+    /// The call, until it begins.
+    ready: Option<Call>,
     /// Threads of the call and of the looks.
     threads: Vec<JoinHandle<()>>,
+}
+
+/// Arguments of a call.
+#[derive(Debug)]
+struct Call {
+    program: Program,
+    maps: [Map; 2],
+    /// Interface, and its number.
+    name: String,
+    interface: u32,
+    batch: u32,
 }
 
 /// State that the process, the program and the thread of the call share.
@@ -128,19 +139,27 @@ impl Ring {
             state,
             written: 0,
             seen: 0,
-            ready: Some((
+            ready: Some(Call {
                 program,
-                [frames, words],
-                (name.to_owned(), interface),
+                maps: [frames, words],
+                name: name.to_owned(),
+                interface,
                 batch,
-            )),
+            }),
             threads: Vec::new(),
         })
     }
 
     /// Begins the call, in a thread, which has the rights of the calling one.
     fn begin(&mut self) -> io::Result<()> {
-        let Some((program, maps, (name, interface), batch)) = self.ready.take() else {
+        let Some(Call {
+            program,
+            maps,
+            name,
+            interface,
+            batch,
+        }) = self.ready.take()
+        else {
             return Ok(());
         };
         let shared = Arc::clone(&self.state);
