@@ -2,10 +2,10 @@
 
 use crate::draw::Canvas;
 use crate::graph::spark;
-use crate::rows::{Id, bytes_bound, tcp_of};
+use crate::rows::{Id, bytes_bound, dns_of, tcp_of};
 use crate::text::{lines_of, packet_rate};
 use crate::ui::{Chosen, flow_of};
-use weir_measure::health::tcp;
+use weir_measure::health::{dns, tcp};
 use weir_measure::{Counts, bits_per_second, per_second};
 use weir_messages::measured::columns::is_exact;
 use weir_messages::measured::name;
@@ -49,6 +49,13 @@ fn figures(canvas: &Canvas<'_>, chosen: &Chosen) -> Vec<Line> {
                 name(*kind, key),
                 "no packets in this time, or not among the largest".to_owned(),
             )),
+        }
+    }
+    let dns = snapshot.health.as_ref().and_then(|it| it.dns.as_ref());
+    if let (Id::Server(_) | Id::Name(_), Some(report)) = (&chosen.id, dns) {
+        match dns_of(report, &chosen.id) {
+            Some(figures) => lines.extend(dns_lines(figures)),
+            None => lines.push(("queries".to_owned(), "none in this second".to_owned())),
         }
     }
     let row = flow_of(&chosen.id)
@@ -105,6 +112,39 @@ fn counts(canvas: &Canvas<'_>, table: &Table, row: &Row) -> Vec<Line> {
         .collect();
     let graph = spark(&history, history.len(), canvas.scene.look.ascii);
     lines.push(line("last steps", graph));
+    lines
+}
+
+fn dns_lines(figures: &dns::Figures) -> Vec<Line> {
+    let line = |label: &str, value: String| (label.to_owned(), value);
+    let times = &figures.times;
+    let mut lines = vec![line("queries", grouped(figures.queries))];
+    if let Some(mean) = times.mean_ns() {
+        let words = format!("mean {}, longest {}", latency(mean), latency(times.max_ns));
+        lines.push(line("times of answers", words));
+    }
+    let codes = [
+        "answers",
+        "format errors",
+        "server failures",
+        "no such name",
+    ];
+    let codes = codes.into_iter().chain(["not implemented", "refused"]);
+    for (label, count) in codes.zip(figures.codes).filter(|(_, count)| *count > 0) {
+        lines.push(line(label, grouped(count)));
+    }
+    let others: u64 = figures.codes[6..].iter().sum();
+    for (label, count) in [
+        ("other failures", others),
+        ("without an answer", figures.unanswered),
+        ("sent again", figures.retransmitted),
+        ("answers repeated", figures.repeated),
+        ("answers unasked", figures.unasked),
+    ] {
+        if count > 0 {
+            lines.push(line(label, grouped(count)));
+        }
+    }
     lines
 }
 

@@ -185,6 +185,7 @@ impl Canvas<'_> {
         let (loss, style) = match &losses[..] {
             [] if about.is_loss_unknown => ("loss unknown".to_owned(), look.alarm()),
             [] if about.holds_only.is_some() => ("holds a part".to_owned(), look.warning()),
+            [] if about.is_loss_to_come => ("loss not read yet".to_owned(), look.plain()),
             [] if about.lacks_loss_counter => ("loss not recorded".to_owned(), look.plain()),
             [] => ("no loss".to_owned(), look.plain()),
             some => {
@@ -536,20 +537,34 @@ impl Canvas<'_> {
 
     fn usual_empty_words(&self) -> &'static str {
         let ui = self.scene.ui;
-        let has_health = self.scene.snapshot.is_some_and(|it| it.health.is_some());
+        let snapshot = self.scene.snapshot;
+        let has_health = snapshot.is_some_and(|it| it.health.is_some());
+        let has_packets = snapshot.is_some_and(|it| it.totals.measured.packets > 0);
         match ui.tab {
             _ if self.scene.snapshot.is_none() => match self.scene.about.status {
                 Status::Ended => "no packets in this time",
                 _ => "",
             },
             _ if !ui.only_rows.is_empty() => "no row has this text: / changes it, Esc removes it",
-            Tab::Tcp | Tab::Dns if !has_health => {
+            Tab::Tcp | Tab::Dns if !has_health && has_packets => {
                 "not kept for this time: steps of 1 s (t) have it for 10 minutes"
             }
             Tab::Tcp => "no TCP conversation in this second",
             Tab::Dns => "no DNS in this second",
+            _ if self.leaves_rows_out() => {
+                "none of the largest rows is of it: w writes its packets"
+            }
             _ => "no packets in this time",
         }
+    }
+
+    /// Whether a row is open, and the table below it is chosen from the largest rows alone.
+    fn leaves_rows_out(&self) -> bool {
+        let ui = self.scene.ui;
+        let tables = self.scene.snapshot.map(|it| it.tables.iter());
+        let table = tables.and_then(|mut it| it.find(|table| Some(table.kind) == ui.kind()));
+        let is_open = ui.crumbs.last().is_some_and(|crumb| crumb.only.is_some());
+        is_open && !ui.has_detail && table.is_some_and(|table| table.rest.counts.packets > 0)
     }
 
     /// The line above the keys.
@@ -592,9 +607,17 @@ impl Canvas<'_> {
             }
             (status, ..) => status.words(),
         };
-        let words = ui.note.clone().or_else(status);
-        let is_alarm = ui.note.is_none() && about.status.is_alarm();
+        let is_alarm = about.status.is_alarm();
+        // An answer to a key does not hide that nothing is captured any more.
+        let words = match (&ui.note, status()) {
+            (Some(note), Some(status)) if is_alarm && *note != status => {
+                Some(format!("{status}; {note}"))
+            }
+            (note, status) => note.clone().or(status),
+        };
         let words = words.or_else(|| about.message.clone());
+        let of_largest = "rows are of the largest of all: w writes all packets";
+        let words = words.or_else(|| self.leaves_rows_out().then(|| of_largest.to_owned()));
         let style = if is_alarm { look.alarm() } else { look.plain() };
         let mut parts: Vec<String> = Vec::new();
         if !ui.crumbs.is_empty() {

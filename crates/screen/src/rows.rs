@@ -100,7 +100,26 @@ fn rate(counts: Counts, ns: u64, is_exact: bool) -> String {
     match bits_per_second(counts.bytes, ns) {
         None | Some(0.0) => "-".to_owned(),
         Some(rate) if is_exact => bit_rate(rate),
-        Some(rate) => format!("~{}", bit_rate(rate)),
+        Some(rate) => format!("~{}", rounded(rate)),
+    }
+}
+
+/// A rate that is not exact, with two digits if more of them have no room.
+fn rounded(rate: f64) -> String {
+    /// Characters in the column behind `~`.
+    const ROOM: usize = 10;
+    let text = bit_rate(rate);
+    if text.len() <= ROOM {
+        return text;
+    }
+    let unit = 10f64.powf(rate.log10().floor() - 1.0);
+    let text = bit_rate((rate / unit).round() * unit);
+    match text.split_once(' ') {
+        Some((number, unit)) if number.contains('.') => {
+            let number = number.trim_end_matches('0').trim_end_matches('.');
+            format!("{number} {unit}")
+        }
+        _ => text,
     }
 }
 
@@ -225,6 +244,25 @@ fn dns_rows(report: &dns::Report, look: Look) -> Vec<Row> {
         }
     }
     rows
+}
+
+/// DNS figures of a server or a name.
+pub(crate) fn dns_of<'a>(report: &'a dns::Report, id: &Id) -> Option<&'a dns::Figures> {
+    let mut names = report
+        .slow
+        .iter()
+        .chain(&report.failing)
+        .chain(&report.unanswered);
+    match id {
+        Id::Server(server) => {
+            let row = report.servers.iter().find(|row| row.server == *server);
+            row.map(|row| &row.figures)
+        }
+        Id::Name(name) => names
+            .find(|row| row.name.to_string() == *name)
+            .map(|row| &row.figures),
+        Id::Key(..) | Id::Tcp(_) => None,
+    }
 }
 
 fn dns_row(id: Id, name: String, figures: &dns::Figures) -> Row {

@@ -39,8 +39,10 @@ pub struct About {
     pub losses: Vec<(String, u64)>,
     /// Whether the sources do not tell for some time what was lost.
     pub is_loss_unknown: bool,
-    /// Whether a source has no counter of lost packets, as far as it was read.
+    /// Whether a source has no counter of lost packets.
     pub lacks_loss_counter: bool,
+    /// Whether counters of lost packets may follow, since the sources are not read to their end.
+    pub is_loss_to_come: bool,
     /// Choice of packets that the sources hold, in words; `None`: all.
     pub holds_only: Option<String>,
     /// Whether the sources are captured now.

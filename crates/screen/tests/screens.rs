@@ -333,6 +333,13 @@ fn starting_idle_down_and_gone_are_four_lines() {
         lines.push(shown.lines().nth(22).unwrap().to_owned());
     }
     check("states", &(lines.join("\n") + "\n"));
+    // An answer to a key hides none that somebody should look at.
+    let mut screen = Screen::new(&view, (120, 24), COLOUR);
+    screen.about.status = Status::LinkDown("eth0".to_owned());
+    screen.ui.say("written: a.pcapng");
+    let shown = text(&screen.picture());
+    let both = "link down: eth0 has no carrier; written: a.pcapng";
+    assert!(shown.contains(both), "{shown}");
     lines.dedup();
     assert_eq!(lines.len(), 4);
 }

@@ -668,8 +668,9 @@ fn write(
             },
         )?;
         (packets, written) = (packets + 1, written + data.len() as u64);
-        if packets == TRIED {
-            tell_size(sink, all, written / TRIED * all);
+        // Of a profile that ends by itself, nobody knows the size.
+        if packets == TRIED && all < u64::MAX {
+            tell_size(sink, all, (written / TRIED).saturating_mul(all));
         }
     }
     output.finish()

@@ -322,16 +322,26 @@ fn check_directories(arguments: &WatchArgs, is_live: bool) -> anyhow::Result<()>
     if !Path::new(directory).is_dir() {
         bail!("--save-dir {directory} is not a directory: mkdir -p {directory}, or name another");
     }
+    for name in &arguments.sources {
+        if !name.is_dash() && Path::new(name).is_dir() {
+            is_record(name, "")?;
+        }
+    }
     let Some(history) = &arguments.history else {
         return Ok(());
     };
     if !is_live {
         bail!("--history is for interfaces: packets of files and records are read there again");
     }
-    match records::check(history.as_ref()) {
+    is_record(history, "--history ")
+}
+
+/// Refuses a directory without a record; `option` is before its name in the message.
+fn is_record(directory: &Name, option: &str) -> anyhow::Result<()> {
+    match records::check(directory.as_ref()) {
         Ok(()) => Ok(()),
-        Err(CheckError::Io(error)) => bail!("--history {history}: {}", directory_words(&error)),
-        Err(error) => bail!("--history {history}: {error}"),
+        Err(CheckError::Io(error)) => bail!("{option}{directory}: {}", directory_words(&error)),
+        Err(error) => bail!("{option}{error}"),
     }
 }
 
@@ -350,6 +360,10 @@ fn origin(
             )),
         ),
         Some((history, Err(error))) => (None, Some(past::left_out(history, &error))),
+        Some((_, Ok(Some(recorder)))) if !is_live && !arguments.follow => (
+            Some(recorder),
+            Some("recording goes on: --follow shows what is recorded from now on".to_owned()),
+        ),
         Some((_, Ok(recorder))) => (recorder, None),
         None => (None, None),
     };

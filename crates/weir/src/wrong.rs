@@ -87,13 +87,20 @@ impl<'a> Wrong<'a> {
 
     fn unknown_command(&self) -> String {
         let word = self.said(ContextKind::InvalidSubcommand);
+        let is_there = Path::new(&word).exists();
+        if is_there && self.names.last() == Some(&"ctl") {
+            let called = self.called();
+            return format!(
+                "the socket of a run goes after --control: {called} --control {word} COMMAND"
+            );
+        }
         if self.names == ["firewall", "ctl"] {
             return self.unknown_control(&word);
         }
         if let Some(right) = command_for(&word) {
             return format!("unknown command '{word}': {right}");
         }
-        if Path::new(&word).exists() {
+        if is_there {
             return format!("{word} is a file: weir measure {word}, or weir info {word}");
         }
         if is_interface(&word) {

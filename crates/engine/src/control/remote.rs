@@ -19,12 +19,14 @@ use super::{ChangeError, Control};
 use crate::firewall::changes::{GivenRules, NewRules};
 use crate::name::Name;
 use crate::output_changes::OutputSlot;
-use crate::sink::Sink;
+use crate::sink::{End, Sink, SinkFault};
 use crate::socket::Reply;
 use crate::socket::protocol::{check_members, text_member};
 use serde_json::{Value, json};
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
+use weir_io::output::OutputError;
 use weir_measure::{KeyKind, Setting, Sketch};
 
 /// Longest wait for batches from before a change.
@@ -137,7 +139,20 @@ impl Remote {
         let changed = self
             .control
             .set_output(slot, &name.as_output(), sink, PATIENCE);
-        changed.map_err(|error| error.to_string())
+        changed.map_err(|error| refused_file(&error))
+    }
+}
+
+/// Says why an output was not replaced, and where a run that is closed in may make files.
+pub(crate) fn refused_file(error: &ChangeError) -> String {
+    match error {
+        ChangeError::Output(End::Failed(SinkFault::File {
+            error: OutputError::Create { error: why, .. },
+            ..
+        })) if why.kind() == io::ErrorKind::PermissionDenied => format!(
+            "{error}: new files may lie in the directories of the socket and of the outputs at the start"
+        ),
+        _ => error.to_string(),
     }
 }
 

@@ -20,7 +20,7 @@
 use super::confirm::{self, Awaited};
 use super::controller::{Applied, Ban, ChangeError, Controller, Standing};
 use super::{FirewallCounts, RuleSet};
-use crate::control::remote::{RULES_MEMBERS, given_rules};
+use crate::control::remote::{RULES_MEMBERS, given_rules, refused_file};
 use crate::ledger::Ledger;
 use crate::name::Name;
 use crate::output_changes::OutputSlot;
@@ -230,7 +230,7 @@ fn set_output(
     let sink = make(&name)?;
     let change = controller
         .set_output(*slot, &name.as_output(), sink)
-        .map_err(|error| error.to_string())?;
+        .map_err(|error| refused_file(&error))?;
     Ok(Reply::Done(json!({ "change": change })))
 }
 

@@ -451,6 +451,11 @@ impl Session {
 
     /// Has the run capture by an expression.
     fn set_filter(&mut self, expression: String) {
+        if self.figures.facts().is_over {
+            self.ui
+                .say("the capture has ended: no expression changes it");
+            return;
+        }
         let set = self.control.as_ref();
         let set = set.map(|control| control.set_filter(&expression, PATIENCE));
         self.ui.say(match &set {
@@ -484,6 +489,9 @@ impl Session {
     fn choose_key(&mut self, key: Option<KeyKind>) {
         let counted = self.counted();
         match key.filter(|key| !counted.contains(key)) {
+            Some(key) if counted.is_empty() => self.ui.say(format!(
+                "key {key}: the run has no figures yet, and a viewer changes nothing"
+            )),
             Some(key) => {
                 let counted: Vec<String> = counted.iter().map(ToString::to_string).collect();
                 let counted = counted.join(", ");
@@ -748,7 +756,8 @@ impl Session {
         let is_cut = !self.is_live && facts.fault.is_some();
         about.is_loss_unknown = facts.is_loss_unknown || is_cut;
         // The counters of a file are often at its end.
-        about.lacks_loss_counter = !facts.is_live && (!facts.is_over || facts.without_counter > 0);
+        about.is_loss_to_come = !facts.is_live && !facts.is_over;
+        about.lacks_loss_counter = !facts.is_live && facts.without_counter > 0;
         about.holds_only.clone_from(&facts.holds_only);
         about.status = match self.figures.gone() {
             Some(why) => {

@@ -97,6 +97,8 @@ fn a_measurement_is_changed_between_two_packets() {
     };
     let (a, b) = (changed.temp.at("a.pcap"), changed.temp.at("b.pcap"));
     let c = changed.temp.at("none/c.pcap");
+    let elsewhere = Temp::new();
+    let d = elsewhere.at("d.pcap");
     changed.start(&[
         "measure",
         "af_packet:near",
@@ -117,6 +119,7 @@ fn a_measurement_is_changed_between_two_packets() {
         (&["output", &b, "--split", "web"], "unknown split 'web'"),
         (&["memory", "1"], "memory"),
         (&["output", &c], "weir: /"),
+        (&["output", &d], "new files may lie in"),
     ] {
         let done = changed.ctl(setting);
         assert_eq!(

@@ -692,6 +692,10 @@ fn what_a_file_or_a_record_lacks_is_told() {
         terminal.press("q");
         terminal.until("over");
     }
+    std::fs::create_dir(temp.at("empty")).expect("it can be made");
+    let refused = Terminal::run(&line(&temp, &temp.at("empty")), here);
+    refused.until("is not a record directory");
+    refused.until("code=2");
 }
 
 /// A frame in which a DNS server tells its own name.

@@ -756,6 +756,16 @@ const OWN: &[Case] = &[
         "weir ctl --control PATH set filter udp",
     ),
     (
+        "ctl demo.pcap set filter udp",
+        2,
+        "the socket of a run goes after --control: weir ctl --control demo.pcap COMMAND",
+    ),
+    (
+        "firewall ctl demo.pcap list",
+        2,
+        "the socket of a run goes after --control: weir firewall ctl --control demo.pcap COMMAND",
+    ),
+    (
         "ctl --control nosuch set filtre udp",
         2,
         "did you mean weir ctl set filter?",
