@@ -16,7 +16,7 @@ use weir_engine::event::{Closed, Event};
 use weir_engine::name::{Name, interface_of};
 use weir_engine::outputs::Outputs;
 use weir_engine::run::Ended;
-use weir_engine::sink::{Kind, Note, SinkFault, SinkReport, StageCounts};
+use weir_engine::sink::{Kind, Loss, Note, SinkFault, SinkReport, StageCounts};
 use weir_io::live::Marks;
 use weir_io::output::OutputError;
 use weir_io::sys::Access;
@@ -232,12 +232,18 @@ pub fn change_line(event: &Event<'_>) -> Option<String> {
 pub fn end_lines(outputs: &Outputs, ended: &Ended) -> Vec<Line> {
     let mut lines = Vec::new();
     for ((name, report), counts) in outputs.reports().zip(outputs.counts()) {
-        let Some(SinkReport { notes, kind, .. }) = report else {
+        let Some(SinkReport {
+            notes, lost, kind, ..
+        }) = report
+        else {
             continue;
         };
+        // If the port failed, so did the packets after that; what it refuses by itself is told.
+        let has_failed = lost.iter().any(|lost| lost.why == Loss::Failed);
+        let lost = if has_failed { counts.lost } else { lost };
         lines.extend(notes.iter().map(|note| Line::Remark(note_line(name, note))));
         // What a file lost is reported with its failure.
-        let lost = counts.lost.iter().filter(|_| kind == Kind::Sent);
+        let lost = lost.iter().filter(|_| kind == Kind::Sent);
         lines.extend(lost.map(|lost| Line::Fault(ports::lost_line(name, lost))));
     }
     lines.extend(account_lines(ended));
