@@ -106,7 +106,7 @@ fn rate(counts: Counts, ns: u64, is_exact: bool) -> String {
 
 /// A rate that is not exact, with two digits if more of them have no room.
 fn rounded(rate: f64) -> String {
-    /// Characters in the column behind `~`.
+    /// Characters in the column after `~`.
     const ROOM: usize = 10;
     let text = bit_rate(rate);
     if text.len() <= ROOM {
