@@ -361,7 +361,10 @@ impl Pairs {
 
     /// Number of packets after the latest arrival, of `handed` packets that were handed to the port: they may be under way.
     pub fn after_the_last(&self, handed: u64) -> u64 {
-        let before: u64 = self.orders().iter().map(|seen| seen.next).sum();
+        let before: u64 = self
+            .orders()
+            .iter()
+            .fold(0, |sum, seen| sum.saturating_add(seen.next));
         handed.saturating_sub(before)
     }
 
@@ -534,6 +537,7 @@ pub fn now_ns() -> i64 {
 pub struct Wait {
     /// Time without a packet after which nothing more is expected.
     quiet: Duration,
+    begun: Instant,
     /// Packets that had arrived for the first time, and the moment at which their number changed.
     first: (u64, Instant),
     /// The same of all packets.
@@ -549,17 +553,23 @@ pub enum Rest {
     Quiet,
     /// Packets that had arrived before still arrive, and no other packet has for [ten times](Wait::PATIENCE) the time.
     Repeats,
+    /// Packets still arrive after [twenty times](Wait::MOST) the time.
+    Endless,
 }
 
 impl Wait {
     /// Times without a new packet after which duplicates are no longer awaited.
     pub const PATIENCE: u32 = 10;
 
+    /// Times after which nothing is awaited.
+    pub const MOST: u32 = 20;
+
     /// Begins to wait.
     pub fn begin(quiet: Duration) -> Self {
         let now = Instant::now();
         Self {
             quiet,
+            begun: now,
             first: (0, now),
             any: (0, now),
         }
@@ -580,6 +590,7 @@ impl Wait {
         match () {
             () if is_over(self.any.1, self.quiet) => Rest::Quiet,
             () if is_over(self.first.1, self.quiet * Self::PATIENCE) => Rest::Repeats,
+            () if is_over(self.begun, self.quiet * Self::MOST) => Rest::Endless,
             () => Rest::Waits,
         }
     }

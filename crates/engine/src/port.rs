@@ -510,6 +510,18 @@ impl Port {
     /// Returns the frames that the interface has dropped since the opening, of all senders: they count as sent. **Cost**: the
     /// kernel prints the counters of its interfaces.
     pub fn dropped(&self) -> u64 {
+        Self::dropped_by_all([self])
+    }
+
+    /// The same of several ports of one interface.
+    pub fn dropped_by_all<'a>(ports: impl IntoIterator<Item = &'a Self>) -> u64 {
+        let counts = ports.into_iter().map(Self::drops_and_attempts);
+        let (all, own) = counts.fold((0, 0), |(all, own), one| (one.0.max(all), own + one.1));
+        all.saturating_sub(own)
+    }
+
+    /// Frames that the interface counts as dropped since the opening, and attempts of this port among them.
+    fn drops_and_attempts(&self) -> (u64, u64) {
         let all = self.dropped.as_ref().map_or(0, counters::Dropped::since);
         // A driver also counts the attempts at frames for which it had no room.
         let own = match &self.transmitter {
@@ -517,7 +529,7 @@ impl Port {
             Transmitter::AfXdp(queue) => queue.sender.counts().refused,
             _ => 0,
         };
-        all.saturating_sub(own)
+        (all, own)
     }
 
     /// Returns a note on what the interface has dropped, if it has.

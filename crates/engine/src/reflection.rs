@@ -20,7 +20,7 @@
 use crate::pairing::{Spread, now_ns};
 use crate::port::{Port, PortFault};
 use crate::replay::{IPV4, IPV6, after_tags, word};
-use crate::sink::{End, Kind, Packets, Sink, SinkFault, SinkReport};
+use crate::sink::{End, Kind, Needs, Packets, Sink, SinkFault, SinkReport};
 use hdrhistogram::Histogram;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -160,8 +160,10 @@ pub struct Turned {
 pub struct ReflectSink {
     port: Port,
     run: u64,
-    end: Option<Instant>,
+    until: Option<Instant>,
     most: u64,
+    /// The end that came with the frame before, which was taken.
+    end: Option<End>,
     turned: Arc<Turned>,
     frame: Vec<u8>,
 }
@@ -172,8 +174,9 @@ impl ReflectSink {
         Self {
             port,
             run,
-            end: time.map(|time| Instant::now() + time),
+            until: time.and_then(|time| Instant::now().checked_add(time)),
             most,
+            end: (most == 0).then_some(End::Complete),
             turned: Arc::default(),
             frame: Vec::new(),
         }
@@ -184,7 +187,13 @@ impl ReflectSink {
         Arc::clone(&self.turned)
     }
 
+    /// Returns the end that came with the frame before.
+    fn take_end(&mut self) -> Result<(), End> {
+        self.end.take().map_or(Ok(()), Err)
+    }
+
     fn turn(&mut self, layout: &Layout, record: &Record<'_>) -> Result<(), End> {
+        self.take_end()?;
         let Record { frame, time_ns, .. } = record;
         let is_ethernet = layout.interfaces[frame.interface as usize].link == LinkType::ETHERNET;
         let is_whole = frame.data.len() == frame.wire_len as usize;
@@ -196,12 +205,15 @@ impl ReflectSink {
         self.frame.clear();
         self.frame.extend_from_slice(frame.data);
         place.turn(&mut self.frame, (time_ns, now_ns()));
-        self.port.take(&self.frame, false).map_err(failed)?;
-        let before = self.turned.returned.fetch_add(1, Ordering::Relaxed);
-        match before + 1 >= self.most {
-            true => Err(End::Complete),
-            false => Ok(()),
-        }
+        // A frame that the port does not take is in its losses.
+        self.end = match self.port.take(&self.frame, false) {
+            Err(fault) => Some(failed(fault)),
+            Ok(()) => {
+                let before = self.turned.returned.fetch_add(1, Ordering::Relaxed);
+                (before + 1 >= self.most).then_some(End::Complete)
+            }
+        };
+        Ok(())
     }
 }
 
@@ -212,17 +224,25 @@ fn failed(fault: PortFault) -> End {
 impl Sink for ReflectSink {
     fn packet(&mut self, layout: &Layout, record: &Record<'_>) -> Result<(), End> {
         self.turn(layout, record)?;
-        self.flush()
+        self.flush()?;
+        self.take_end()
     }
 
     fn batch(&mut self, packets: &Packets<'_>) -> (u64, Result<(), End>) {
         let done = packets.hand_on(|record| self.turn(packets.layout(), record));
         let flushed = self.flush();
-        (done.0, done.1.and(flushed))
+        (done.0, done.1.and_then(|()| self.take_end()).and(flushed))
+    }
+
+    fn needs(&self) -> Needs {
+        Needs {
+            ends: true,
+            ..Needs::default()
+        }
     }
 
     fn pass_time(&mut self, now: Instant) -> Result<(), End> {
-        match self.end.is_some_and(|end| now >= end) {
+        match self.until.is_some_and(|until| now >= until) {
             true => Err(End::Complete),
             false => Ok(()),
         }

@@ -451,15 +451,15 @@ fn open(arguments: &GenerateArgs, is_paced: bool) -> anyhow::Result<Port> {
 fn ended(arguments: &GenerateArgs, all: Vec<Sent>, pace: &mut Pace) -> (Outcome, bool) {
     let name = arguments.sink.text();
     let (mut faults, mut made, mut tally) = (Vec::new(), 0, Tally::default());
-    let (mut is_null, mut is_held, mut dropped) = (false, true, 0);
+    let (mut is_null, mut is_held) = (false, true);
+    // All of them have the same interface.
+    let dropped = Port::dropped_by_all(all.iter().map(|sent| &sent.port));
     let mut digest: Option<Digest> = None;
     for sent in all {
         let counts = sent.port.counts();
         let lost = sent.port.lost();
         faults.extend(lost.iter().map(|lost| port::lost_line(&name, lost)));
         faults.extend(sent.done.err().map(|fault| port::fault_line(&fault)));
-        // All of them have the same interface.
-        dropped = dropped.max(sent.port.dropped());
         made += sent.made;
         tally.packets += counts.sent;
         tally.bytes += counts.bytes;

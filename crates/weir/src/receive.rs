@@ -262,6 +262,14 @@ pub fn wait_for_the_last(pairs: &Mutex<Pairs>, stop: &AtomicBool, time: Duration
                 ));
                 return;
             }
+            Rest::Endless => {
+                say(&format!(
+                    "--receive: packets still arrive, {} after the last was sent: the count ends here; does another sender stamp packets \
+                     for this interface?",
+                    duration(time * Wait::MOST)
+                ));
+                return;
+            }
             Rest::Waits | Rest::Quiet => return,
         }
     }
@@ -515,12 +523,12 @@ impl Received {
             Some(Some(ways)) => {
                 let error = latency(ways.error_ns);
                 let (low, high) = ways.offset_ns;
-                let middle = low + (high - low) / 2;
+                let middle = i64::midpoint(low, high);
                 text += &format!(
                     "clock of the other end (CLOCK_REALTIME of both hosts): {} {} this one, ± {error}{}\n",
                     latency(middle.saturating_abs()),
                     if middle < 0 { "behind" } else { "ahead of" },
-                    match high - low {
+                    match high.saturating_sub(low) {
                         0 => String::new(),
                         moved => format!(", from second to second within {}", latency(moved)),
                     }

@@ -97,7 +97,11 @@ impl Injection {
 
     /// Frames that the kernel did not take are not sent; their bytes are not known.
     pub(super) fn counts(&self) -> Counts {
-        let (_, failed) = self.ring.counts();
+        let (received, mut failed) = self.ring.counts();
+        if self.ring.check().is_err() {
+            // Frames that wait in the ring when the call of the kernel ends leave no more.
+            failed = self.counts.sent.saturating_sub(received);
+        }
         Counts {
             sent: self.counts.sent.saturating_sub(failed),
             failed: self.counts.failed + failed,

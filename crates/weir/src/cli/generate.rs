@@ -241,7 +241,7 @@ pub struct GenerateArgs {
     /// For streams of a profile, and ports that send.
     #[arg(help_heading = ANSWER, long, value_name = "IF", requires = "profile", conflicts_with_all = ["truth", "talkers"])]
     pub receive: Option<Name>,
-    /// Receive packets that another host returns, of the run NAME.
+    /// Receive what another host returns of the run NAME.
     ///
     /// There, weir generate --reflect NAME returns them, with times of its own clock. IF may be the interface that sends. Frames have at least
     /// 90 bytes.

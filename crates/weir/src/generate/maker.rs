@@ -8,7 +8,7 @@ use weir_engine::generated;
 use weir_filter::Filter;
 use weir_firewall::control::{Keys, seal};
 use weir_generator::streams::{
-    Gaps, Payload, Profile, Rate, SIZE_MAX, Sizes, Stamp, Times, Traffic,
+    Gaps, Layer, Payload, Profile, Rate, SIZE_MAX, Sizes, Stamp, Stream, Times, Traffic,
 };
 use weir_generator::trains::MIXES;
 use weir_generator::{
@@ -166,6 +166,18 @@ impl Wanted {
         let payload = run.map_or(Payload::Stamp, Payload::Trip);
         match self {
             Self::Profile(profile) => {
+                let is_returned = |stream: &Stream| {
+                    let mut layers = stream.stack.layers().iter().map(|(layer, _)| *layer);
+                    layers.any(|layer| layer == Layer::Udp)
+                        && !layers.any(|layer| layer == Layer::Vxlan)
+                };
+                let other = profile.streams().iter().find(|it| !is_returned(it));
+                if let (Some(_), Some(stream)) = (run, other) {
+                    return Err(format!(
+                        "stream '{}' has no UDP, and --reflect returns UDP alone: --profile 64 has it",
+                        stream.name
+                    ));
+                }
                 profile.change("timestamps", |stream| stream.payload = payload.clone())
             }
             Self::Mix { .. } => Err("a mix has no streams".to_owned()),

@@ -271,7 +271,8 @@ impl Drop for Ring {
         if !self.threads.is_empty() {
             self.state.end();
         }
-        for thread in self.threads.drain(..) {
+        // The look may signal the thread of the call, which is joined after it.
+        for thread in self.threads.drain(..).rev() {
             thread.thread().unpark();
             let _ = thread.join();
         }
