@@ -195,6 +195,7 @@ pub fn run(arguments: &GenerateArgs) -> anyhow::Result<Outcome> {
             interrupted(0, "sent");
             return Ok(Outcome::Done);
         };
+        maker.has_answers = arguments.truth || arguments.talkers.is_some();
         let sending = (&sending, steered);
         let (outcome, whole) = send(arguments, limit, maker, sending, &walls, &stop)?;
         let failed = whole && tell(arguments, maker) == Outcome::Failed;

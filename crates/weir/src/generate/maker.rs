@@ -42,6 +42,8 @@ pub struct Maker {
     kind: Kind,
     /// Number of packets made.
     pub made: u64,
+    /// Whether the caller wants known answers, which count each packet that is made.
+    pub has_answers: bool,
     /// Stream of the last packet.
     stream: usize,
 }
@@ -283,6 +285,7 @@ impl Wanted {
         Ok(Maker {
             kind,
             made: 0,
+            has_answers: false,
             stream: 0,
         })
     }

@@ -182,8 +182,15 @@ impl<'a> Sender<'a> {
                 // The run ended while an order had stopped it: nothing leaves.
                 return Ok(false);
             }
+            if !self.pace.is_due(due.saturating_sub(self.lead)) {
+                // The run ended before the packet was due. It leaves at once if known answers count it already, else not at all.
+                if !self.maker.has_answers {
+                    self.maker.made -= 1;
+                    return Ok(false);
+                }
+                due = self.pace.now();
+            }
         }
-        // Even if stopped in the meantime, the frame is sent, because the known answers count it already.
         self.waits = false;
         self.pace.leaves(due);
         let at = due + self.pace.halted();

@@ -230,3 +230,26 @@ fn digests_are_of_all_frames_whatever_their_order() {
         );
     }
 }
+
+/// A packet that is due after the end does not leave before its time, and nobody waits for it.
+#[test]
+fn no_packet_leaves_early_at_the_end() {
+    let test = "no_packet_leaves_early_at_the_end";
+    let Some(net) = Net::new(test) else { return };
+    let ends = [
+        "--profile",
+        "64",
+        "--rate",
+        "0.02pps",
+        "--duration",
+        "300ms",
+    ];
+    for (sink, end) in [("inject:near", "near"), ("af_packet:near", "far")] {
+        let before = net.received(end, end);
+        let done = net.weir(&[&["generate", sink], &ends[..]].concat()).ok();
+        assert!(done.err.contains("1 sent, 60 bytes"), "{}", done.err);
+        // The kernel is the judge, but for what is injected and dropped after that.
+        let arrived = net.received(end, end) - before;
+        assert_eq!(arrived, u64::from(end == "far"), "{sink}");
+    }
+}
