@@ -8,7 +8,7 @@ pub const HALT: Duration = Duration::from_secs(1);
 
 /// A clock for due times, which begins once for all packets, so that one late packet does not delay the following ones.
 ///
-/// A running sender reads it every 20 ms at least. If it was not read for [`HALT`], and packets were due in the meantime, the next packet
+/// A running sender reads it every 20 ms at least while it waits, and each 64 packets while it is late. If it was not read for [`HALT`], and packets were due in the meantime, the next packet
 /// leaves at once, and later packets as much later than they were due. Otherwise the packets of some seconds would leave at once.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {

@@ -142,10 +142,13 @@ impl Downs {
     }
 }
 
+/// A histogram of times up to a minute, ns, each to the thousandth.
+pub(crate) fn times() -> Histogram<u64> {
+    Histogram::new_with_bounds(1, LONGEST_NS, 3).expect("the bounds are in order")
+}
+
 impl Report {
     fn new(streams: usize) -> Self {
-        let times =
-            || Histogram::new_with_bounds(1, LONGEST_NS, 3).expect("the bounds are in order");
         Self {
             streams: vec![Arrivals::default(); streams],
             others: 0,
@@ -718,6 +721,15 @@ mod tests {
         assert_eq!(ended.first(), Some(&(6000, Rest::Repeats)));
         let now = begin + Duration::from_secs(10);
         assert_eq!(wait.look(&pairs, now + quiet), Rest::Quiet);
+        // Nor do the packets of another sender, which are new.
+        let mut wait = Wait::begin(quiet);
+        let begin = Instant::now();
+        let mut looks = (0..12_000).step_by(100).map(|ms| {
+            pairs.report.streams[0].received += 1;
+            (ms, wait.look(&pairs, begin + Duration::from_millis(ms)))
+        });
+        let ended = looks.find(|(_, rest)| *rest != Rest::Waits);
+        assert_eq!(ended, Some((10_000, Rest::Endless)));
     }
 
     #[test]

@@ -4,22 +4,25 @@ pub mod counters;
 mod digest;
 mod injection;
 pub(crate) mod offload;
+mod queue;
+mod sink;
 
 use crate::capture::{AF_PACKET, AF_XDP, DPDK};
 use crate::guard::{self, Act, Guarded};
 use crate::name::Name;
-use crate::sink::{End, Kind, Loss, Lost, Note, Packets, Sink, SinkFault, SinkReport};
+use crate::sink::{Loss, Lost, Note};
 pub use digest::Digest;
 pub(crate) use digest::hash;
 use injection::Injection;
 pub use injection::{Injecting, injection_mode};
-use std::collections::VecDeque;
+use queue::Queue;
+pub(crate) use sink::failed;
+pub use sink::{Finisher, PortSink};
 use std::io;
 use std::time::Duration;
 use weir_io::network::Network;
 use weir_io::sys::{device, inject, packet_socket, xdp};
-use weir_packet::savefile::{Layout, Record};
-use weir_packet::{Frame, LinkType};
+use weir_packet::LinkType;
 
 const INJECT: &str = "inject:";
 const NULL: &str = "null";
@@ -30,9 +33,6 @@ const BATCH: usize = 64;
 /// Length of an Ethernet header, bytes; `TAG` is the length of a VLAN tag after it.
 const ETHERNET: usize = 14;
 const TAG: usize = 4;
-
-/// Chunk sizes of AF_XDP, bytes: a frame lies in at most a page.
-const CHUNKS: [usize; 2] = [2048, 4096];
 
 /// Whether a sink of this name is a port. `null` is a port; `./null` is a file.
 pub fn is_port(name: &Name) -> bool {
@@ -523,9 +523,10 @@ impl Port {
     /// Frames that the interface counts as dropped since the opening, and attempts of this port among them.
     fn drops_and_attempts(&self) -> (u64, u64) {
         let all = self.dropped.as_ref().map_or(0, counters::Dropped::since);
-        // A driver also counts the attempts at frames for which it had no room.
+        let has_attempts = self.dropped.as_ref().is_some_and(|it| it.has_attempts);
+        // A driver also counts the attempts at frames for which it had no room. Frames of AF_XDP go past a queueing discipline.
         let own = match &self.transmitter {
-            Transmitter::AfPacket(sender) => sender.sent().waits,
+            Transmitter::AfPacket(sender) if has_attempts => sender.sent().waits,
             Transmitter::AfXdp(queue) => queue.sender.counts().refused,
             _ => 0,
         };
@@ -635,116 +636,6 @@ fn af_packet(interface: &str) -> Result<(packet_socket::Sender, LinkType), PortE
     Ok((packet_socket::Sender::open(interface, false)?, link))
 }
 
-/// A send queue of AF_XDP.
-struct Queue {
-    sender: xdp::Sender,
-    longest: usize,
-    too_long: u64,
-    /// Frames of other lengths that were to be sent.
-    handed: u64,
-    /// Lengths of frames not yet completed by the kernel, bytes, oldest first.
-    under_way: VecDeque<usize>,
-    /// Whether the kernel takes no more frames, so that those under way are not sent.
-    has_failed: bool,
-    /// Bytes of the completed frames. `done` is their number.
-    bytes: u64,
-    done: u64,
-}
-
-impl Queue {
-    fn open(text: &str) -> Result<Self, PortError> {
-        let (interface, queue) = text.rsplit_once(':').unwrap_or((text, "0"));
-        let queue = queue
-            .parse()
-            .map_err(|_| PortError::Queue(queue.to_owned()))?;
-        check_interface(interface)?;
-        let frame = mtu(interface).map_or(CHUNKS[0], |mtu| mtu + ETHERNET);
-        let chunk = if frame + TAG > CHUNKS[0] {
-            CHUNKS[1]
-        } else {
-            CHUNKS[0]
-        };
-        let settings = xdp::SendSettings {
-            queue,
-            chunk,
-            ..xdp::SendSettings::default()
-        };
-        let sender = xdp::Sender::open(interface, &settings)?;
-        let under_way = VecDeque::with_capacity(settings.frames as usize + BATCH);
-        Ok(Self {
-            sender,
-            longest: frame.min(chunk),
-            too_long: 0,
-            handed: 0,
-            under_way,
-            has_failed: false,
-            bytes: 0,
-            done: 0,
-        })
-    }
-
-    /// Whether a frame is longer than the interface's limit. AF_XDP does not check this, and such frames would be lost silently.
-    fn is_too_long(&self, frame: &[u8]) -> bool {
-        let tag = if frame[12..14] == [0x81, 0x00] {
-            TAG
-        } else {
-            0
-        };
-        frame.len() > self.longest + tag
-    }
-
-    fn send(&mut self, frames: &[&[u8]]) -> io::Result<()> {
-        self.handed += frames.len() as u64;
-        let done = frames.iter().try_for_each(|frame| {
-            if self.is_too_long(frame) {
-                self.too_long += 1;
-                self.handed -= 1;
-                return Ok(());
-            }
-            self.under_way.push_back(frame.len());
-            self.sender.send(frame)
-        });
-        let done = done.and_then(|()| self.sender.flush());
-        self.book();
-        self.has_failed |= done.is_err();
-        done
-    }
-
-    fn finish(&mut self) -> io::Result<()> {
-        let done = self.sender.finish();
-        self.book();
-        self.has_failed |= done.is_err();
-        done.map(drop)
-    }
-
-    /// Counts the completed frames. Frames are completed in their order.
-    fn book(&mut self) {
-        let done = self.sender.counts().completed;
-        let now = (done - self.done) as usize;
-        self.bytes += self
-            .under_way
-            .drain(..now.min(self.under_way.len()))
-            .map(|len| len as u64)
-            .sum::<u64>();
-        self.done = done;
-    }
-
-    fn counts(&self) -> Counts {
-        let sent = self.sender.counts();
-        Counts {
-            sent: sent.sent(),
-            bytes: self.bytes.saturating_sub(sent.refused_bytes),
-            too_long: self.too_long,
-            no_room: sent.refused,
-            failed: match self.has_failed {
-                true => self.handed - sent.completed,
-                false => 0,
-            },
-            ..Counts::default()
-        }
-    }
-}
-
 #[cfg(not(feature = "dpdk"))]
 fn dpdk(_: &str) -> Result<Transmitter, PortError> {
     Err(PortError::WithoutDpdk)
@@ -827,206 +718,6 @@ mod dpdk_device {
                 too_long: self.too_long,
                 ..Counts::default()
             }
-        }
-    }
-}
-
-/// A sink that sends packets through a port.
-pub struct PortSink {
-    /// The port.
-    pub port: Port,
-    /// Largest length to send, bytes: longer packets are cut. 0 means no limit.
-    pub snaplen: u32,
-    /// Whether each packet is sent at once.
-    pub flush_each: bool,
-    /// Finisher of frames that are forwarded from another interface.
-    pub finisher: Option<Finisher>,
-}
-
-/// Finishes frames whose sender left a part to its interface: fills in checksums, and cuts TCP segments longer than the MTU.
-#[derive(Debug)]
-pub struct Finisher {
-    /// Largest packet of the port without the link header, bytes.
-    mtu: usize,
-    scratch: Vec<u8>,
-    /// Frames that were cut, and the resulting frames.
-    cut: (u64, u64),
-}
-
-impl Finisher {
-    /// A finisher for a port; `None` for one without an MTU, such as `null`.
-    pub fn new(port: &Name) -> Option<Self> {
-        interface(port).and_then(mtu).map(|mtu| Self {
-            mtu,
-            scratch: Vec::new(),
-            cut: (0, 0),
-        })
-    }
-
-    fn left(&self, frame: &[u8]) -> Option<offload::Left> {
-        offload::left(frame, self.mtu)
-    }
-}
-
-fn failed(fault: PortFault) -> End {
-    End::Failed(SinkFault::Port(fault))
-}
-
-impl PortSink {
-    /// Returns the bytes of a packet to send, and whether they are fewer than its wire length.
-    /// **Errors**: the packet's link type differs from the port's.
-    fn part<'a>(
-        &self,
-        layout: &Layout,
-        record: &Record<'a>,
-    ) -> Result<(&'a [u8], bool), PortFault> {
-        let Frame {
-            mut data,
-            wire_len,
-            interface,
-        } = record.frame;
-        self.port
-            .check(layout.interfaces[interface as usize].link)?;
-        if self.snaplen != 0 {
-            data = &data[..data.len().min(self.snaplen as usize)];
-        }
-        Ok((data, data.len() < wire_len as usize))
-    }
-
-    /// Sends what comes of a frame on which work is left. Frames taken before must have been sent.
-    fn finish(&mut self, frame: &[u8], left: offload::Left) -> Result<(), PortFault> {
-        let Some(Finisher { mtu, scratch, cut }) = &mut self.finisher else {
-            return Ok(());
-        };
-        let mut frames = 0;
-        let taken = offload::finish(frame, left, *mtu, scratch, |frame| {
-            frames += 1;
-            self.port.take(frame, false)
-        });
-        if frames > 1 {
-            cut.0 += 1;
-            cut.1 += frames;
-        }
-        taken.and_then(|()| self.port.flush())
-    }
-
-    /// Sends a packet, whose data may be `cut`. The port counts it, whatever becomes of it.
-    fn send(&mut self, data: &[u8], cut: bool) -> Result<(), PortFault> {
-        match self
-            .finisher
-            .as_mut()
-            .filter(|_| !cut)
-            .and_then(|finisher| finisher.left(data))
-        {
-            Some(left) => {
-                self.port.flush()?;
-                self.finish(data, left)?;
-            }
-            None => self.port.take(data, cut)?,
-        }
-        if self.flush_each {
-            self.port.flush()?;
-        }
-        Ok(())
-    }
-
-    /// Sends the packets of a batch without a copy. Returns the number of packets that the port has counted.
-    fn send_in_place(&mut self, packets: &Packets<'_>) -> (u64, Result<(), PortFault>) {
-        let (mut frames, mut waiting) = ([&[][..]; BATCH], 0);
-        let mut taken = 0;
-        let mut sent = self.port.flush();
-        packets.in_place(|record| {
-            let part = if sent.is_ok() {
-                self.part(packets.layout(), &record)
-            } else {
-                return;
-            };
-            sent = part.and_then(|(data, cut)| {
-                taken += 1;
-                if let Some(left) = self
-                    .finisher
-                    .as_ref()
-                    .filter(|_| !cut)
-                    .and_then(|finisher| finisher.left(data))
-                {
-                    // The order stays.
-                    self.port.send(&frames[..std::mem::take(&mut waiting)])?;
-                    return self.finish(data, left);
-                }
-                if !self.port.is_for_device(data, cut) {
-                    return Ok(());
-                }
-                frames[waiting] = data;
-                waiting += 1;
-                if waiting < BATCH {
-                    return Ok(());
-                }
-                waiting = 0;
-                self.port.send(&frames)
-            });
-        });
-        // The frames before a refused one are still sent.
-        let rest = self.port.send(&frames[..waiting]);
-        (taken, sent.and(rest))
-    }
-}
-
-impl Sink for PortSink {
-    fn packet(&mut self, layout: &Layout, record: &Record<'_>) -> Result<(), End> {
-        let sent = self
-            .part(layout, record)
-            .and_then(|(data, cut)| self.send(data, cut));
-        sent.map_err(failed)
-    }
-
-    fn batch(&mut self, packets: &Packets<'_>) -> (u64, Result<(), End>) {
-        let (taken, sent) = if self.flush_each {
-            let (mut taken, mut sent) = (0, Ok(()));
-            packets.in_place(|record| {
-                let part = match &sent {
-                    Ok(()) => self.part(packets.layout(), &record),
-                    Err(_) => return,
-                };
-                sent = part.and_then(|(data, cut)| {
-                    taken += 1;
-                    self.send(data, cut)
-                });
-            });
-            (taken, sent)
-        } else {
-            self.send_in_place(packets)
-        };
-        (taken, sent.map_err(failed))
-    }
-
-    fn flush(&mut self) -> Result<(), End> {
-        self.port.flush().map_err(failed)
-    }
-
-    fn finish(&mut self, _: Option<&Layout>, _: bool) -> Result<(), End> {
-        self.port.finish().map_err(failed)
-    }
-
-    fn is_awaited(&self) -> bool {
-        true
-    }
-
-    fn report(&self) -> SinkReport {
-        let (counts, null) = (self.port.counts(), self.port.is_null());
-        let cut = (counts.cut > 0 && !null).then_some(Note::Cut {
-            packets: counts.cut,
-        });
-        let (whole, pieces) = self
-            .finisher
-            .as_ref()
-            .map_or((0, 0), |finisher| finisher.cut);
-        SinkReport {
-            taken: counts.sent,
-            pieces: pieces - whole,
-            lost: self.port.lost(),
-            kind: if null { Kind::Discarded } else { Kind::Sent },
-            notes: cut.into_iter().chain(self.port.note()).collect(),
-            ..SinkReport::default()
         }
     }
 }

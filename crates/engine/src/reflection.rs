@@ -17,10 +17,10 @@
 //!
 //! **Source**: RFC 8762, stateless reflector. Packets of its format are not used: a frame keeps its headers, and its length.
 
-use crate::pairing::{Spread, now_ns};
-use crate::port::{Port, PortFault};
-use crate::replay::{IPV4, IPV6, after_tags, word};
-use crate::sink::{End, Kind, Needs, Packets, Sink, SinkFault, SinkReport};
+use crate::pairing::{Spread, now_ns, times};
+use crate::port::{Port, failed};
+use crate::replay::{IPV4, IPV6, after_tags, correct, is_group, word};
+use crate::sink::{End, Kind, Needs, Packets, Sink, SinkReport};
 use hdrhistogram::Histogram;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -34,9 +34,6 @@ const SECOND_NS: i64 = 1_000_000_000;
 
 /// Most packets of such a time.
 const MOST: usize = 1 << 16;
-
-/// Longest time that is recorded as such.
-const LONGEST_NS: u64 = 60_000_000_000;
 
 /// The number of a run, by its name (FNV-1a).
 pub fn run_number(name: &str) -> u64 {
@@ -82,8 +79,6 @@ pub(crate) struct Trips {
 
 impl Trips {
     pub(crate) fn new(run: u64) -> Self {
-        let times =
-            || Histogram::new_with_bounds(1, LONGEST_NS, 3).expect("the bounds are in order");
         Self {
             run,
             pending: Vec::with_capacity(MOST),
@@ -217,10 +212,6 @@ impl ReflectSink {
     }
 }
 
-fn failed(fault: PortFault) -> End {
-    End::Failed(SinkFault::Port(fault))
-}
-
 impl Sink for ReflectSink {
     fn packet(&mut self, layout: &Layout, record: &Record<'_>) -> Result<(), End> {
         self.turn(layout, record)?;
@@ -319,32 +310,18 @@ impl Place {
         exchange(frame, self.addresses.0, self.addresses.1);
         exchange(frame, self.udp, 2);
         let (stamp, sum) = (self.udp + 8, self.udp + 6);
-        let words = |frame: &[u8]| -> u64 {
+        let words = |frame: &[u8], complement: u16| -> u32 {
             let words = frame[stamp..stamp + TRIP].chunks_exact(2);
-            words
-                .map(|it| u64::from(u16::from_be_bytes([it[0], it[1]])))
-                .sum()
+            let words = words.map(|it| u16::from_be_bytes([it[0], it[1]]) ^ complement);
+            words.map(u32::from).sum()
         };
-        let old = words(frame);
+        let old = words(frame, !0);
         frame[stamp..stamp + 4].copy_from_slice(&RETURNED);
         let times = stamp + STAMP + 8;
         frame[times..times + 8].copy_from_slice(&arrived_ns.to_be_bytes());
         frame[times + 8..times + 16].copy_from_slice(&leaves_ns.to_be_bytes());
-        let field = u16::from_be_bytes([frame[sum], frame[sum + 1]]);
-        if field == 0 {
-            // No checksum (RFC 768).
-            return;
-        }
-        // RFC 1624: HC' = ~(~HC + ~m + m').
-        let mut total = u64::from(!field) + (TRIP as u64 / 2 * 0xffff - old) + words(frame);
-        while total > 0xffff {
-            total = (total & 0xffff) + (total >> 16);
-        }
-        let field = match !(total as u16) {
-            0 => 0xffff,
-            field => field,
-        };
-        frame[sum..sum + 2].copy_from_slice(&field.to_be_bytes());
+        let change = old + words(frame, 0);
+        correct(frame, sum, change, true);
     }
 }
 
@@ -356,14 +333,6 @@ fn is_of_tests(address: &[u8]) -> bool {
         [100, 64..=127, ..] => address.len() == 4,
         [0x20, 1, 0, 2, 0, 0, ..] | [0x20, 1, 0x0d, 0xb8, ..] => address.len() == 16,
         _ => false,
-    }
-}
-
-/// Whether an address is none of a single station: of a group, broadcast, loopback, or unspecified.
-fn is_group(address: &[u8]) -> bool {
-    match address.len() {
-        4 => matches!(address[0], 0 | 127 | 224..),
-        _ => address[0] == 0xff || address[..15] == [0; 15],
     }
 }
 

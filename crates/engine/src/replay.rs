@@ -15,11 +15,12 @@ mod sides;
 
 use crate::clock::{Clock, HALT};
 use crate::pairing::{Pairs, now_ns};
-use crate::port::{Counts, Digest, Port, PortFault};
+use crate::port::{Counts, Digest, Port, failed};
 use crate::sink::{End, Kind, Lost, Needs, Note, Packets, Sink, SinkFault, SinkReport};
 use crate::steering::{Order, Progress, Steering};
 use hdrhistogram::Histogram;
 use plan::Plan;
+pub(crate) use shift::{correct, is_group};
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -519,10 +520,6 @@ impl ReplaySink {
             sum
         });
     }
-}
-
-fn failed(fault: PortFault) -> End {
-    End::Failed(SinkFault::Port(fault))
 }
 
 impl Sink for ReplaySink {

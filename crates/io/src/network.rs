@@ -48,6 +48,8 @@ pub struct Interface {
     pub is_cable: bool,
     /// Whether an XDP program is attached.
     pub has_xdp: bool,
+    /// Whether frames to send wait in a queueing discipline, whose drops are not in the counters of the interface.
+    pub has_queue: bool,
 }
 
 /// A default route.
@@ -180,6 +182,7 @@ fn interface(message: &Message<'_>) -> Option<Interface> {
     const IFLA_ADDRESS: u16 = 1;
     const IFLA_IFNAME: u16 = 3;
     const IFLA_LINK: u16 = 5;
+    const IFLA_QDISC: u16 = 6;
     const IFLA_MASTER: u16 = 10;
     const IFLA_LINKINFO: u16 = 18;
     const IFLA_LINK_NETNSID: u16 = 37;
@@ -205,6 +208,7 @@ fn interface(message: &Message<'_>) -> Option<Interface> {
         match kind {
             IFLA_ADDRESS => found.address = value.to_vec(),
             IFLA_IFNAME => found.name = String::from_utf8_lossy(text(value)).into_owned(),
+            IFLA_QDISC => found.has_queue = text(value) != b"noqueue",
             IFLA_LINK => found.below = number(value, 0).filter(|below| ![0, index].contains(below)),
             IFLA_MASTER => found.master = number(value, 0).filter(|master| *master != 0),
             // The other end is in another namespace, and so is its number.
@@ -438,6 +442,7 @@ mod tests {
                 &[
                     attribute(1, &[2, 0, 0, 0, 0, 7]),
                     attribute(3, b"eth0\0"),
+                    attribute(6, b"fq_codel\0"),
                     attribute(10, &9u32.to_ne_bytes()),
                     kind(b"", b"bridge"),
                 ],
@@ -456,6 +461,7 @@ mod tests {
                 0,
                 &[
                     attribute(3, b"veth0\0"),
+                    attribute(6, b"noqueue\0"),
                     attribute(5, &2u32.to_ne_bytes()),
                     kind(b"veth\0", b"bond\0"),
                 ],
@@ -550,6 +556,7 @@ mod tests {
             (Some(2), None, None)
         );
         assert!(!network.named("veth0").unwrap().is_bridge_port);
+        assert!(eth0.has_queue && !network.named("veth0").unwrap().has_queue);
         let found: Vec<String> = network
             .addresses
             .iter()

@@ -551,9 +551,7 @@ impl Canvas<'_> {
             }
             Tab::Tcp => "no TCP conversation in this second",
             Tab::Dns => "no DNS in this second",
-            _ if self.leaves_rows_out() => {
-                "none of the largest rows is of it: w writes its packets"
-            }
+            _ if self.leaves_rows_out() => "its rows are not among the largest of all",
             _ => "no packets in this time",
         }
     }
@@ -616,7 +614,7 @@ impl Canvas<'_> {
             (note, status) => note.clone().or(status),
         };
         let words = words.or_else(|| about.message.clone());
-        let of_largest = "rows are of the largest of all: w writes all packets";
+        let of_largest = "rows are of the largest of all alone";
         let words = words.or_else(|| self.leaves_rows_out().then(|| of_largest.to_owned()));
         let style = if is_alarm { look.alarm() } else { look.plain() };
         let mut parts: Vec<String> = Vec::new();

@@ -231,12 +231,7 @@ fn dns_rows(report: &dns::Report, look: Look) -> Vec<Row> {
         dns_row(Id::Server(row.server), name, &row.figures)
     });
     let mut rows: Vec<Row> = servers.collect();
-    for row in report
-        .slow
-        .iter()
-        .chain(&report.failing)
-        .chain(&report.unanswered)
-    {
+    for row in dns_names(report) {
         let id = Id::Name(row.name.to_string());
         if !rows.iter().any(|other| other.id == id) {
             let name = clean(&row.name.to_string(), look.ascii);
@@ -246,19 +241,20 @@ fn dns_rows(report: &dns::Report, look: Look) -> Vec<Row> {
     rows
 }
 
+/// Names with their figures; a name may come twice.
+fn dns_names(report: &dns::Report) -> impl Iterator<Item = &dns::NameRow> {
+    let troubled = report.failing.iter().chain(&report.unanswered);
+    report.slow.iter().chain(troubled)
+}
+
 /// DNS figures of a server or a name.
 pub(crate) fn dns_of<'a>(report: &'a dns::Report, id: &Id) -> Option<&'a dns::Figures> {
-    let mut names = report
-        .slow
-        .iter()
-        .chain(&report.failing)
-        .chain(&report.unanswered);
     match id {
         Id::Server(server) => {
             let row = report.servers.iter().find(|row| row.server == *server);
             row.map(|row| &row.figures)
         }
-        Id::Name(name) => names
+        Id::Name(name) => dns_names(report)
             .find(|row| row.name.to_string() == *name)
             .map(|row| &row.figures),
         Id::Key(..) | Id::Tcp(_) => None,

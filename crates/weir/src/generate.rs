@@ -495,11 +495,7 @@ fn ended(arguments: &GenerateArgs, all: Vec<Sent>, pace: &mut Pace) -> (Outcome,
 
 /// A line about a rate that was not held.
 fn not_held(name: &str, pace: &Pace, last: Duration) -> String {
-    let why = match (rate::halt_words(pace.halted()), pace.fell_behind()) {
-        (Some(why), _) => why,
-        (None, true) => "packets left more than a second late".to_owned(),
-        (None, false) => "the last packet left late".to_owned(),
-    };
+    let why = rate::why_not_held(pace.halted(), pace.fell_behind());
     let last = crate::numbers::latency(last.as_nanos() as i64);
     format!("{name}: the rate was not held: {why}, the last {last}")
 }

@@ -163,7 +163,10 @@ fn refused(error: &clap::Error) -> ExitCode {
         error.use_stderr() && error.kind() != ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
     if !wrong {
         let text = error.to_string();
-        let text = help::page_for(&text).unwrap_or(text);
+        let text = match error.kind() {
+            ErrorKind::DisplayVersion => text,
+            _ => help::page_for(&text).unwrap_or(text),
+        };
         let printed = if error.use_stderr() {
             outcome::show(&text);
             Ok(())

@@ -19,14 +19,16 @@ pub fn share_of_link(port: &Name, share: f64) -> anyhow::Result<f64> {
     }
 }
 
-/// Words for the time for which a sender could send nothing, if there was one.
-pub fn halt_words(halted: Duration) -> Option<String> {
-    (!halted.is_zero()).then(|| {
-        format!(
+/// Why a rate was not held: the sender could send nothing for a time, it fell behind, or its last packet left late.
+pub fn why_not_held(halted: Duration, fell_behind: bool) -> String {
+    match fell_behind {
+        _ if !halted.is_zero() => format!(
             "no packet could leave for {} (was weir stopped?), and those after it left as much later",
             duration(halted)
-        )
-    })
+        ),
+        true => "packets left more than a second late".to_owned(),
+        false => "the last packet left late".to_owned(),
+    }
 }
 
 /// Words for a rate; `None` is as fast as possible.

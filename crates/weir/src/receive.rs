@@ -409,7 +409,7 @@ impl Received {
         if let Some(why) = self.nothing(left) {
             say(&format!("--receive {}: {why}", self.name));
         }
-        let lost = self.lost(left);
+        let lost = lost(left, &self.report.all());
         let is_failed = is_strict && lost > 0;
         if is_failed {
             say(&format!(
@@ -419,12 +419,6 @@ impl Received {
             ));
         }
         Outcome::of(answered == Outcome::Done && !self.has_failed && !is_failed)
-    }
-
-    /// Packets that left and did not arrive.
-    fn lost(&self, left: u64) -> u64 {
-        let all = self.report.all();
-        left.saturating_sub(all.received + all.too_late)
     }
 
     /// Why no packet may have arrived, if none did.
@@ -447,28 +441,10 @@ impl Received {
 
     fn text(&self, (left, refused): (u64, u64), streams: &[(u64, u64)]) -> String {
         let all = self.report.all();
-        let lost = self.lost(left);
-        let mut text = format!(
-            "{} sent, {} received, {} lost ({}), {} duplicated, {} reordered\n",
-            grouped(left),
-            grouped(all.received),
-            grouped(lost),
-            percent(lost, left),
-            grouped(all.duplicated),
-            grouped(all.reordered)
-        );
+        let mut text = format!("{}\n", fate(left, &all));
         if self.has_ports {
             for ((name, counts), (left, _)) in self.streams(streams) {
-                let lost = left.saturating_sub(counts.received + counts.too_late);
-                text += &format!(
-                    "  {name}: {} sent, {} received, {} lost ({}), {} duplicated, {} reordered\n",
-                    grouped(left),
-                    grouped(counts.received),
-                    grouped(lost),
-                    percent(lost, left),
-                    grouped(counts.duplicated),
-                    grouped(counts.reordered)
-                );
+                text += &format!("  {name}: {}\n", fate(left, counts));
             }
             if self.report.across > 0 {
                 text += &format!(
@@ -489,7 +465,7 @@ impl Received {
             .filter(|row| row.1 > 0)
             .map(|(name, count)| format!("{} by {name}", grouped(*count)))
             .collect();
-        if lost > 0 {
+        if lost(left, &all) > 0 {
             let seen = if seen.is_empty() {
                 "no counter here saw them".to_owned()
             } else {
@@ -589,7 +565,7 @@ impl Received {
                 let sent = left + refused;
                 json!({
                     "name": name, "sent": sent, "received": counts.received,
-                    "lost": sent.saturating_sub(counts.received + counts.too_late),
+                    "lost": lost(sent, counts),
                     "duplicated": counts.duplicated, "reordered": counts.reordered, "too_late": counts.too_late,
                 })
             })
@@ -604,7 +580,7 @@ impl Received {
             "sent": left,
             "refused": refused,
             "received": all.received,
-            "lost": self.lost(left),
+            "lost": lost(left, &all),
             "duplicated": all.duplicated,
             "reordered": all.reordered,
             "reordered_across": self.report.across,
@@ -628,6 +604,25 @@ impl Received {
             "streams": streams,
         })
     }
+}
+
+/// Packets that left and did not arrive.
+fn lost(left: u64, arrived: &Arrivals) -> u64 {
+    left.saturating_sub(arrived.received + arrived.too_late)
+}
+
+/// Packets that left, and what became of them, in words.
+fn fate(left: u64, arrived: &Arrivals) -> String {
+    let lost = lost(left, arrived);
+    format!(
+        "{} sent, {} received, {} lost ({}), {} duplicated, {} reordered",
+        grouped(left),
+        grouped(arrived.received),
+        grouped(lost),
+        percent(lost, left),
+        grouped(arrived.duplicated),
+        grouped(arrived.reordered)
+    )
 }
 
 /// How often: `once`, `3 times`.

@@ -7,7 +7,7 @@ use crate::outcome::{Outcome, answer, say, say_plain, stop_on_signals};
 use crate::outputs::refuse_bare_interface;
 use crate::port;
 use crate::query::say_nothing_then;
-use crate::rate::{halt_words, share_of_link};
+use crate::rate::{share_of_link, why_not_held};
 use crate::receive::{self, QUIET, Receiver, wait_for_the_last};
 use crate::script::Script;
 use crate::show::Show;
@@ -443,11 +443,7 @@ fn finish(
     let (report, _) = result;
     let is_held = report.is_held();
     if !is_held {
-        let why = match (halt_words(report.halted), report.fell_behind) {
-            (Some(why), _) => why,
-            (None, true) => "packets left more than a second late".to_owned(),
-            (None, false) => "the last packet left late".to_owned(),
-        };
+        let why = why_not_held(report.halted, report.fell_behind);
         show.say(&format!(
             "the rate was not held: {why}, {} at most; a lower --rate or --speed, or a faster port helps",
             time_words(report.lateness.max())

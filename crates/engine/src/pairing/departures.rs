@@ -255,40 +255,51 @@ mod tests {
     use weir_testkit::Random;
 
     /// A list of all departures, which is searched from its begin to its end.
+    /// If each port has a receiver, that receives frames of its port alone.
     #[derive(Default)]
     struct Naive {
-        left: Vec<(Vec<u8>, i64, bool)>,
-        arrived: HashMap<Vec<u8>, bool>,
+        left: Vec<(Vec<u8>, i64, bool, usize)>,
+        arrived: HashMap<(usize, Vec<u8>), bool>,
+        is_apart: bool,
     }
 
     impl Naive {
-        fn arrives(&mut self, frame: &[u8], time_ns: i64, highest: u64) -> Match {
+        fn arrives(
+            &mut self,
+            frame: &[u8],
+            time_ns: i64,
+            (highest, receiver): (u64, usize),
+        ) -> Match {
             let all = self.left.iter().enumerate();
             let mut open = Vec::new();
-            let mut is_known = false;
-            for (number, (_, left_ns, has_arrived)) in all.filter(|(_, it)| it.0 == frame) {
-                is_known = true;
+            let mut latest = None;
+            let is_apart = self.is_apart;
+            let all = all.filter(|(_, it)| it.0 == frame && (!is_apart || it.3 == receiver));
+            for (number, (_, left_ns, has_arrived, port)) in all {
+                latest = Some(*port);
                 if !has_arrived {
                     open.push((number as u64, *left_ns));
                 }
             }
             let ahead = open.iter().find(|it| it.0 >= highest);
             let passed = open.iter().rfind(|it| it.0 < highest);
-            let before = self.arrived.insert(frame.to_vec(), true);
+            let group = (if is_apart { receiver } else { 0 }, frame.to_vec());
+            let before = self.arrived.insert(group.clone(), true);
             let found = match (ahead, passed) {
                 (Some(&(number, left)), _) if left <= time_ns => Some((number, left)),
                 (_, Some(&found)) => Some(found),
                 (Some(&found), None) if before.is_none() => Some(found),
                 _ => None,
             };
-            match found {
-                Some((number, left)) => {
-                    self.left[number as usize].2 = true;
-                    Match::First(number, left, 0)
+            match (found, latest) {
+                (Some((number, left)), _) => {
+                    let departure = &mut self.left[number as usize];
+                    departure.2 = true;
+                    Match::First(number, left, departure.3)
                 }
-                None if is_known => Match::Again(0),
-                None => {
-                    self.arrived.remove(frame);
+                (None, Some(port)) => Match::Again(port),
+                (None, None) => {
+                    self.arrived.remove(&group);
                     Match::Unknown
                 }
             }
@@ -300,23 +311,32 @@ mod tests {
         for seed in 0..20 {
             let mut random = Random::behind(seed);
             let kinds = 1 + random.below(40);
-            let (mut departures, mut naive) = (Departures::new(false), Naive::default());
-            let mut highest = 0;
+            let is_apart = seed % 3 == 0;
+            let ports = if seed % 3 == 1 { 1 } else { 2 };
+            let mut departures = Departures::new(is_apart);
+            let mut naive = Naive {
+                is_apart,
+                ..Naive::default()
+            };
+            let mut highest = [0; 2];
             let mut again = 0;
             for now in 0..1000 {
                 let kind = random.below(kinds);
                 let mut frame = vec![7; 40 + kind];
                 frame[0] = kind as u8;
+                let port = random.below(ports);
                 if random.below(2) == 0 {
-                    departures.departs(&frame, now, 0);
-                    naive.left.push((frame, now, false));
+                    departures.departs(&frame, now, port);
+                    naive.left.push((frame, now, false, port));
                     continue;
                 }
                 let time = now - random.below(20) as i64;
-                let found = departures.arrives(&frame, Some(time), (highest, 0));
-                assert_eq!(found, naive.arrives(&frame, time, highest), "{seed}");
+                let order = if is_apart { port } else { 0 };
+                let at = (highest[order], port);
+                let found = departures.arrives(&frame, Some(time), at);
+                assert_eq!(found, naive.arrives(&frame, time, at), "{seed}");
                 match found {
-                    Match::First(number, ..) => highest = highest.max(number + 1),
+                    Match::First(number, ..) => highest[order] = highest[order].max(number + 1),
                     Match::Again(_) => again += 1,
                     Match::Unknown => {}
                 }

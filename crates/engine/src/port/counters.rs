@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
+use weir_io::network::Network;
 
 /// Longest list, bytes: for some 10 000 interfaces.
 const LONGEST: usize = 1 << 20;
@@ -63,6 +64,8 @@ pub(super) struct Dropped {
     counters: Counters,
     interface: String,
     before: u64,
+    /// Whether attempts at frames for which there was no room are among them: a queueing discipline in front of the driver takes these.
+    pub has_attempts: bool,
 }
 
 impl Dropped {
@@ -70,7 +73,9 @@ impl Dropped {
     pub fn begin(interface: &str) -> Option<Self> {
         let counters = Counters::open().ok()?;
         let before = counters.of(interface)?.sent[1];
+        let network = Network::read().unwrap_or_default();
         Some(Self {
+            has_attempts: network.named(interface).is_some_and(|it| !it.has_queue),
             counters,
             interface: interface.to_owned(),
             before,

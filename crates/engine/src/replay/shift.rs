@@ -23,11 +23,18 @@ fn add(frame: &mut [u8], at: usize, by: u16) -> u32 {
     u32::from(!old) + u32::from(new)
 }
 
-/// Corrects a checksum by a change: HC' = ~(~HC + ~m + m').
-fn correct(frame: &mut [u8], at: usize, change: u32, is_udp: bool) {
+/// Whether an address is none of a single station: of a group, broadcast, loopback, or unspecified.
+pub(crate) fn is_group(address: &[u8]) -> bool {
+    match address.len() {
+        4 => matches!(address[0], 0 | 127 | 224..),
+        _ => address[0] == 0xff || address[..15] == [0; 15],
+    }
+}
+
+/// Corrects a checksum by a change (RFC 1624): HC' = ~(~HC + ~m + m'). A checksum of UDP that is 0 is none (RFC 768).
+pub(crate) fn correct(frame: &mut [u8], at: usize, change: u32, is_udp: bool) {
     let Some(old) = word(frame, at) else { return };
     if is_udp && old == 0 {
-        // No checksum (RFC 768).
         return;
     }
     let mut sum = u32::from(!old) + change;
@@ -51,8 +58,7 @@ fn ipv4(frame: &mut [u8], at: usize, by: u16) {
     }
     let is_later_fragment = word(header, 6).is_some_and(|it| it & 0x1fff != 0);
     let protocol = header[9];
-    let stays = |first: u8| first == 0 || first == 127 || first >= 224;
-    let shifts = [12, 16].map(|address| !stays(header[address]));
+    let shifts = [12, 16].map(|address| !is_group(&header[address..address + 4]));
     let mut change = 0;
     for (address, is_shifted) in [12, 16].into_iter().zip(shifts) {
         if is_shifted {
@@ -73,9 +79,7 @@ fn ipv6(frame: &mut [u8], at: usize, by: u16) {
         return;
     }
     let mut protocol = header[6];
-    // Groups, the unspecified address and loopback.
-    let stays = |address: &[u8]| address[0] == 0xff || address[..15] == [0; 15];
-    let shifts = [8, 24].map(|address| !stays(&header[address..address + 16]));
+    let shifts = [8, 24].map(|address| !is_group(&header[address..address + 16]));
     let mut change = 0;
     for (address, is_shifted) in [8, 24].into_iter().zip(shifts) {
         if is_shifted {

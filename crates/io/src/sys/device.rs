@@ -15,6 +15,7 @@ const AF_XDP: c_int = 44;
 
 // Commands of linux/ethtool.h; most answer with one number after the command.
 const ETHTOOL_GDRVINFO: u32 = 0x03;
+const ETHTOOL_GLINK: u32 = 0x0a;
 const ETHTOOL_GTSO: u32 = 0x1e;
 const ETHTOOL_GGSO: u32 = 0x23;
 const ETHTOOL_GFLAGS: u32 = 0x25;
@@ -76,14 +77,30 @@ pub fn rx_queues(interface: &str) -> io::Result<u32> {
     Ok(rx + combined)
 }
 
-/// Sends one query to a driver: the command, followed by room for an answer of `N` words.
+/// Returns whether an interface in the network namespace of a socket is up and has a link. **Errors**: `EOPNOTSUPP` if the driver does not say it.
+pub(super) fn has_link(interface: &str, socket: &OwnedFd) -> io::Result<bool> {
+    ethtool_at(interface, ETHTOOL_GLINK, socket).map(|[link]| link != 0)
+}
+
 fn ethtool<const N: usize>(interface: &str, command: u32) -> io::Result<[u32; N]> {
+    ethtool_at(
+        interface,
+        command,
+        &socket(libc::AF_INET, libc::SOCK_DGRAM, 0)?,
+    )
+}
+
+/// Sends one query to a driver: the command, followed by room for an answer of `N` words.
+fn ethtool_at<const N: usize>(
+    interface: &str,
+    command: u32,
+    socket: &OwnedFd,
+) -> io::Result<[u32; N]> {
     #[repr(C)]
     struct Question<const N: usize> {
         command: u32,
         answer: [u32; N],
     }
-    let socket = socket(libc::AF_INET, libc::SOCK_DGRAM, 0)?;
     let mut question = Question {
         command,
         answer: [0; N],

@@ -102,6 +102,16 @@ fn script(text: &str) -> String {
     [COMMON, text].concat()
 }
 
+/// The answer of a run whose packets a reflector in Python returns.
+fn answered_by(net: &Net, reflector: &str) -> Value {
+    let words = ["python3", "-c", &script(REFLECTOR), reflector];
+    let reflector = net.start_at("far", &words, "ready");
+    let answer = round_trip(net);
+    reflector.stop();
+    assert_eq!(counts(&answer)[..3], [100, 90, 10], "{answer}");
+    answer
+}
+
 /// Sends a hundred packets, and receives them.
 fn round_trip(net: &Net) -> Value {
     let words = ["generate", "af_packet:near", "--profile", "64"];
@@ -115,14 +125,7 @@ fn the_clock_of_the_other_end_lies_within_its_error() {
     let Some(net) = Net::new("the_clock_of_the_other_end_lies_within_its_error") else {
         return;
     };
-    let reflector = net.start_at(
-        "far",
-        &["python3", "-c", &script(REFLECTOR), "as-it-is"],
-        "ready",
-    );
-    let answer = round_trip(&net);
-    reflector.stop();
-    assert_eq!(counts(&answer)[..3], [100, 90, 10], "{answer}");
+    let answer = answered_by(&net, "as-it-is");
     let number = |value: &Value| value.as_i64().unwrap();
     let (ways, offset) = (&answer["ways"], &answer["ways"]["offset_ns"]);
     let error = number(&ways["error_ns"]);
@@ -135,14 +138,7 @@ fn the_clock_of_the_other_end_lies_within_its_error() {
     assert!(p50(&answer["delay_ns"]) >= 7_990_000, "{answer}");
     let sum = p50(&ways["there_ns"]) + p50(&ways["back_ns"]);
     assert!(sum >= 7_980_000, "{answer}");
-    let reflector = net.start_at(
-        "far",
-        &["python3", "-c", &script(REFLECTOR), "set"],
-        "ready",
-    );
-    let answer = round_trip(&net);
-    reflector.stop();
-    assert_eq!(counts(&answer)[..3], [100, 90, 10], "{answer}");
+    let answer = answered_by(&net, "set");
     assert!(answer["ways"].is_null(), "{answer}");
     assert!(p50(&answer["delay_ns"]) >= 7_990_000, "{answer}");
 }

@@ -435,6 +435,14 @@ fn what_the_parser_refuses_is_a_line_of_ours() {
     for arguments in [&["--help"][..], &["filter", "-h"], &["--version"]] {
         assert!(weir(arguments).ok().err.is_empty(), "{arguments:?}");
     }
+    for arguments in [&["--version"][..], &["-V"], &["filter", "--version"]] {
+        let text = weir(arguments).ok().text();
+        let version = format!(" {}\n", env!("CARGO_PKG_VERSION"));
+        assert!(
+            text.lines().count() == 1 && text.ends_with(&version),
+            "{text}"
+        );
+    }
     // Without arguments the help is printed, and no command runs.
     let done = weir::<&str>([]);
     assert_eq!(done.code, Some(2));

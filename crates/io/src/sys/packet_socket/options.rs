@@ -90,10 +90,13 @@ impl Carrier {
         })
     }
 
-    /// Returns whether the interface is up and its link works; `None` if there is no such interface. **Cost**: a system call.
+    /// Returns whether the interface is up and its link works; `None` if there is no such interface. **Cost**: two system calls.
     pub fn is_up(&self) -> Option<bool> {
-        let wanted = libc::IFF_UP | libc::IFF_RUNNING;
-        flags_of(&self.name, &self.socket).map(|flags| flags & wanted == wanted)
+        let flags = flags_of(&self.name, &self.socket)?;
+        // The flags follow the link by up to a second (net/core/link_watch.c); the driver knows it at once.
+        let has_link = super::super::device::has_link(&self.name, &self.socket);
+        let has_link = has_link.unwrap_or(flags & libc::IFF_RUNNING != 0);
+        Some(flags & libc::IFF_UP != 0 && has_link)
     }
 }
 

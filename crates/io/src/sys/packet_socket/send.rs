@@ -120,11 +120,11 @@ impl Sender {
                 Err(error) => match error.raw_os_error() {
                     Some(libc::EMSGSIZE) => {
                         self.sent.too_long += 1;
-                        rest = &rest[1..];
+                        (rest, is_partial) = (&rest[1..], false);
                     }
                     Some(libc::EINVAL) if first.len() < super::ETHERNET as usize => {
                         self.sent.too_short += 1;
-                        rest = &rest[1..];
+                        (rest, is_partial) = (&rest[1..], false);
                     }
                     Some(libc::EINTR) => {}
                     Some(libc::ENOBUFS | libc::EAGAIN) => {
