@@ -17,6 +17,31 @@ pub struct Packets {
     expressions: Vec<(String, Vec<usize>)>,
 }
 
+/// Expressions that tell planted traffic apart.
+const KINDS: [&str; 4] = ["arp", "tcp", "udp port 53", "udp and not port 53"];
+
+/// The place among [`KINDS`] of a frame without tags, options and extension headers.
+fn kind_of(frame: &[u8]) -> Option<usize> {
+    const DNS: [u8; 2] = 53u16.to_be_bytes();
+    let (protocol, ports) = match frame.get(12..14)? {
+        [8, 6] => return Some(0),
+        [8, 0] => (frame.get(23)?, 34),
+        [0x86, 0xdd] => (frame.get(20)?, 54),
+        _ => return None,
+    };
+    let is_dns = || {
+        [ports, ports + 2]
+            .iter()
+            .any(|&at| frame.get(at..at + 2) == Some(&DNS))
+    };
+    match protocol {
+        6 => Some(1),
+        17 if is_dns() => Some(2),
+        17 => Some(3),
+        _ => None,
+    }
+}
+
 #[derive(Debug)]
 enum Maker {
     Internet(Box<Generator>, Box<[u8; FRAME_MAX]>),
@@ -24,6 +49,8 @@ enum Maker {
         traffic: Box<known::Traffic>,
         left: u64,
         frame: Box<[u8; FRAME_MAX]>,
+        /// Packets and bytes of each of [`KINDS`].
+        counts: [(u64, u64); KINDS.len()],
     },
     Streams(Box<Frames>),
 }
@@ -66,6 +93,7 @@ impl Packets {
                     traffic: Box::new(traffic),
                     left: packets,
                     frame: buffer(),
+                    counts: Default::default(),
                 };
                 (maker, profile.rate.map(other))
             }
@@ -103,9 +131,14 @@ impl Packets {
                 traffic,
                 left,
                 frame,
+                counts,
             } => {
                 *left = left.checked_sub(1)?;
                 let made = traffic.next(frame)?;
+                if let Some(kind) = kind_of(&frame[..made.len]) {
+                    let (packets, bytes) = &mut counts[kind];
+                    (*packets, *bytes) = (*packets + 1, *bytes + made.len as u64);
+                }
                 (frame, made)
             }
         };
@@ -193,7 +226,11 @@ impl Packets {
     pub fn rows(&self) -> Vec<(String, u64, u64)> {
         match &self.maker {
             Maker::Internet(generator, _) => generator.truth().rows().collect(),
-            Maker::Connections { .. } => Vec::new(),
+            Maker::Connections { counts, .. } => {
+                let rows = KINDS.iter().zip(counts);
+                rows.map(|(text, (packets, bytes))| ((*text).to_owned(), *packets, *bytes))
+                    .collect()
+            }
             Maker::Streams(frames) => {
                 let counts: Vec<(u64, u64)> = frames.counts().collect();
                 let row = |(text, streams): &(String, Vec<usize>)| {

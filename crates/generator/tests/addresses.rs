@@ -1,8 +1,9 @@
 //! Built-in addresses belong to nobody: what is sent by mistake reaches no host of a stranger.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
+use weir_generator::streams::Profile as Profiles;
 use weir_generator::trains::MIXES;
-use weir_generator::{FRAME_MAX, Generator, LINK_ADDRESSES, MixFrames, Profile, Sizes};
+use weir_generator::{FRAME_MAX, Generator, LINK_ADDRESSES, MixFrames, Packets, Profile, Sizes};
 
 /// Addresses for private use (RFC 1918, RFC 6598), for benchmarks (RFC 2544) and for documentation (RFC 5737).
 const IPV4: [(&str, u32); 8] = [
@@ -92,6 +93,18 @@ fn all_profiles_and_seeds_stay_among_addresses_of_nobody() {
             while let Some(made) = generator.next(&mut buffer) {
                 check(&buffer[..made.len]);
             }
+        }
+    }
+}
+
+#[test]
+fn built_in_profiles_stay_among_addresses_of_nobody() {
+    for name in Profiles::names() {
+        let profile = Profiles::built_in(name).unwrap();
+        let mut packets = Packets::new(&profile).unwrap();
+        for _ in 0..30_000 {
+            let Some(made) = packets.next() else { break };
+            check(made.frame);
         }
     }
 }

@@ -280,3 +280,36 @@ fn wrong_profiles_rates_and_fields_are_one_line() {
         unknown.err
     );
 }
+
+/// tcpdump counts what planted traffic says of itself.
+#[test]
+fn the_truth_of_connections_is_that_of_tcpdump() {
+    if !have("the_truth_of_connections_is_that_of_tcpdump", &["tcpdump"]) {
+        return;
+    }
+    let temp = Temp::new();
+    let file = temp.at("a.pcap");
+    let words = ["generate", &file, "--profile", "connections"];
+    let truth = weir([&words[..], &["--packets", "20000", "--truth"]].concat());
+    let truth = truth.ok().text();
+    assert_eq!(truth.lines().count(), 4, "{truth}");
+    for row in truth.lines() {
+        let mut cells = row.split('\t');
+        let mut number = || cells.next().and_then(|cell| cell.parse::<u64>().ok());
+        let (packets, bytes) = (number().unwrap(), number().unwrap());
+        let expression = cells.next().unwrap();
+        let matched = tool(
+            "tcpdump",
+            ["-r", &file, "-w", &temp.at("b.pcap"), expression],
+        );
+        matched.ok();
+        let matched = records(&temp.at("b.pcap"));
+        let sum: usize = matched.iter().map(|record| record.data.len()).sum();
+        assert_eq!(
+            (packets, bytes),
+            (matched.len() as u64, sum as u64),
+            "{row}"
+        );
+        assert!(packets > 0, "{row}");
+    }
+}
