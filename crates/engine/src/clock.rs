@@ -6,6 +6,12 @@ use std::time::{Duration, Instant};
 /// nothing. Packets that were due in a shorter time leave at once.
 pub const HALT: Duration = Duration::from_secs(1);
 
+/// Lateness from which the last packet, and packets for [`HALT`] on end, do not hold their rate.
+pub const LATE: Duration = Duration::from_millis(10);
+
+/// Most spells of a sender with a message.
+const SPELLS: u32 = 10;
+
 /// A clock for due times, which begins once for all packets, so that one late packet does not delay the following ones.
 ///
 /// A running sender reads it every 20 ms at least while it waits, and each 64 packets while it is late. If it was not read for [`HALT`], and packets were due in the meantime, the next packet
@@ -76,6 +82,75 @@ impl Clock {
     }
 }
 
+/// Lateness of packets, and the spells in which they do not hold their rate.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Lateness {
+    last: Duration,
+    fell_behind: bool,
+    /// Time since which every packet was late, and whether the spell has its message.
+    since: Option<Duration>,
+    is_told: bool,
+    told: u32,
+}
+
+/// A spell of late packets, for a message while it lasts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Behind {
+    /// Lateness of the packet.
+    pub late: Duration,
+    /// Time for which no packet could leave; zero if packets left, and too slowly.
+    pub halted: Duration,
+    /// Whether later spells have no message.
+    pub is_last: bool,
+}
+
+impl Lateness {
+    /// Notes that the packet leaves that was due at `due`. Returns the spell, once in each: packets left late for [`HALT`], or one was as late.
+    #[inline]
+    pub fn leaves(&mut self, clock: &mut Clock, due: Duration) -> Option<Behind> {
+        let halted = clock.halted();
+        self.last = clock.leaves(due);
+        if self.last > LATE {
+            return self.behind(clock.now(), clock.halted() - halted);
+        }
+        (self.since, self.is_told) = (None, false);
+        None
+    }
+
+    #[cold]
+    fn behind(&mut self, now: Duration, halted: Duration) -> Option<Behind> {
+        let since = *self.since.get_or_insert(now);
+        self.fell_behind |= self.last > HALT;
+        let is_long = self.last > HALT || now.saturating_sub(since) > HALT;
+        let is_new = !self.is_told || !halted.is_zero();
+        if !is_long || !is_new || self.told == SPELLS {
+            return None;
+        }
+        self.is_told = true;
+        self.told += 1;
+        Some(Behind {
+            late: self.last,
+            halted,
+            is_last: self.told == SPELLS,
+        })
+    }
+
+    /// Lateness of the last packet.
+    pub fn last(&self) -> Duration {
+        self.last
+    }
+
+    /// Whether a packet left more than a second late.
+    pub fn fell_behind(&self) -> bool {
+        self.fell_behind
+    }
+
+    /// Whether the packets left at the wanted rate: the last packet at most 10 ms late, and no packet more than a second late.
+    pub fn is_held(&self) -> bool {
+        self.last <= LATE && !self.fell_behind
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -102,5 +177,37 @@ mod tests {
             (clock.leaves(ms(11_040)), clock.halted()),
             (ms(10), ms(2_980))
         );
+    }
+
+    #[test]
+    fn a_spell_of_late_packets_is_told_once() {
+        let ms = Duration::from_millis;
+        let (mut clock, mut lateness) = (Clock::begin(), Lateness::default());
+        let mut leaves = |now: u64, due: u64| {
+            clock.advance(ms(now));
+            let told = lateness.leaves(&mut clock, ms(due));
+            (told.map(|it| (it.late, it.halted)), lateness.is_held())
+        };
+        let told = |late, halted| Some((ms(late), ms(halted)));
+        // Packets that are on time in between, or late for less than a second, are none.
+        assert_eq!(leaves(400, 300), (None, false));
+        assert_eq!(leaves(900, 895), (None, true));
+        assert_eq!(leaves(1_000, 980), (None, false));
+        assert_eq!(leaves(2_000, 1_970), (None, false));
+        assert_eq!(leaves(2_001, 1_970), (told(31, 0), false));
+        assert_eq!(leaves(2_900, 2_000), (None, false));
+        assert_eq!(leaves(3_700, 2_500), (None, false));
+        // A halt is told in any case.
+        assert_eq!(leaves(9_000, 4_000), (told(5_000, 5_000), false));
+        assert_eq!(leaves(9_010, 4_009), (None, false));
+        assert_eq!(leaves(9_700, 4_020), (None, false));
+        let behind = leaves(10_700, 4_030);
+        assert_eq!(behind, (told(1_670, 0), false));
+        let mut told = 3;
+        for step in 0..40 {
+            told += u32::from(leaves(11_000 + 600 * step, 6_000 + 600 * step).0.is_some());
+            told += u32::from(leaves(11_500 + 600 * step, 5_400 + 600 * step).0.is_some());
+        }
+        assert_eq!(told, SPELLS);
     }
 }

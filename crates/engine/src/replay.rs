@@ -13,7 +13,8 @@ mod plan;
 mod shift;
 mod sides;
 
-use crate::clock::{Clock, HALT};
+use crate::clock::{Behind, Clock, Lateness};
+use crate::name::Name;
 use crate::pairing::{Pairs, now_ns};
 use crate::port::{Counts, Digest, Port, failed};
 use crate::sink::{End, Kind, Lost, Needs, Note, Packets, Sink, SinkFault, SinkReport};
@@ -36,9 +37,6 @@ const LOOK: Duration = Duration::from_millis(20);
 
 /// Time before a packet is due in which a replay that spins reads the clock without pause.
 const SPIN: Duration = Duration::from_micros(200);
-
-/// Lateness of the last packet from which the rate is not held. For any other packet it is [`HALT`].
-const LATE_AT_END: Duration = Duration::from_millis(10);
 
 /// Longest lateness that is recorded as such.
 const LONGEST_NS: u64 = 3_600_000_000_000;
@@ -102,6 +100,8 @@ pub struct Settings {
     pub steering: Option<Arc<Steering>>,
     /// Pairs of departures and arrivals, by the bytes of the packets.
     pub pairs: Option<Arc<Mutex<Pairs>>>,
+    /// Called in each spell in which packets do not leave at the rate, with the port of the latest.
+    pub on_behind: fn(&Name, Behind),
 }
 
 /// Packets that leave by the second port.
@@ -144,10 +144,8 @@ pub struct Report {
     pub took: Duration,
     /// Time between the due time and the hand-over to the port, ns.
     pub lateness: Histogram<u64>,
-    /// Lateness of the last packet.
-    pub last: Duration,
-    /// Whether a packet was more than a second late.
-    pub fell_behind: bool,
+    /// Lateness of the last packet, and whether one was very late.
+    pub late: Lateness,
     /// Time by which packets left later than they were due, because none could leave before, as while the process was stopped.
     pub halted: Duration,
     /// Counts of each port.
@@ -165,17 +163,11 @@ impl Report {
             planned: Duration::ZERO,
             took: Duration::ZERO,
             lateness: lateness.expect("the bounds are in order"),
-            last: Duration::ZERO,
-            fell_behind: false,
+            late: Lateness::default(),
             halted: Duration::ZERO,
             ports: Vec::new(),
             digest: None,
         }
-    }
-
-    /// Whether the packets left at the wanted rate: the last packet at most 10 ms late, and no packet more than a second late.
-    pub fn is_held(&self) -> bool {
-        self.last <= LATE_AT_END && !self.fell_behind
     }
 }
 
@@ -213,8 +205,7 @@ pub struct ReplaySink {
     lateness: Histogram<u64>,
     /// Parts of the next report: see [`Report`].
     planned: Duration,
-    last: Duration,
-    fell_behind: bool,
+    late: Lateness,
     left_out: u64,
     /// The end that came with a packet which its port has counted: no further packet is taken.
     end: Option<End>,
@@ -255,8 +246,7 @@ impl ReplaySink {
             lateness: report.lateness.clone(),
             course: Course(Arc::new(Mutex::new(report))),
             planned: Duration::ZERO,
-            last: Duration::ZERO,
-            fell_behind: false,
+            late: Lateness::default(),
             left_out: 0,
             end: None,
             frame: Vec::new(),
@@ -347,10 +337,13 @@ impl ReplaySink {
         };
         let due = due.map_or(Ok(None), |due| self.wait(due, port))?;
         if let Some(due) = due {
-            let late = self.clock().leaves(due);
+            let clock = self.clock.get_or_insert_with(Clock::begin);
+            if let Some(behind) = self.late.leaves(clock, due) {
+                (self.settings.on_behind)(self.ports[port].name(), behind);
+            }
+            let late = self.late.last();
             self.lateness.saturating_record(late.as_nanos() as u64);
-            (self.planned, self.last) = (due, late);
-            self.fell_behind |= late > HALT;
+            self.planned = due;
         } else if self.plan.packets().is_multiple_of(64) {
             self.clock().read();
             self.check_end()?;
@@ -469,7 +462,7 @@ impl ReplaySink {
     fn progress(&self) -> Progress {
         let mut progress = Progress {
             rate: Some(self.plan.rate()),
-            late: self.last,
+            late: self.late.last(),
             is_stopped: self.stopped.is_some(),
             ..Progress::default()
         };
@@ -510,8 +503,8 @@ impl ReplaySink {
         });
         let mut course = self.course.lock();
         course.packets = self.plan.packets();
-        (course.planned, course.last) = (self.planned, self.last);
-        (course.fell_behind, course.control) = (self.fell_behind, self.left_out);
+        (course.planned, course.late) = (self.planned, self.late);
+        course.control = self.left_out;
         (course.took, course.halted) = (took, self.halted());
         course.ports = self.ports.iter().map(Port::counts).collect();
         let digests = self.ports.iter().filter_map(Port::digest);

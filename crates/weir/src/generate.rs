@@ -33,7 +33,6 @@ use std::io::{self, BufWriter, Write as _};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 use steer::Steered;
 use weir_engine::file::is_closed_pipe;
 use weir_engine::name::Name;
@@ -56,9 +55,6 @@ const RATE: f64 = 1e6;
 
 /// Rate up to which packets are made one by one, so that few are made that do not leave.
 const SLOW: f64 = 20_000.0;
-
-/// Lateness of the last packet from which a rate is not held.
-const LATE_AT_END: Duration = Duration::from_millis(10);
 
 /// Number of packets by which the size of a file is estimated, and least size for a line about it, bytes.
 const TRIED: u64 = 1000;
@@ -316,8 +312,6 @@ struct Sent {
     port: Port,
     rows: Vec<(String, u64, u64)>,
     made: u64,
-    /// Lateness of the last packet.
-    late: Duration,
 }
 
 /// Tells what is sent, before the first packet.
@@ -374,7 +368,7 @@ fn send(
     }
     walls.raise(&[])?;
     let fronts = steered.serve(stop, None)?;
-    let mut pace = Pace::begin(stop, limit.time);
+    let mut pace = Pace::begin(&arguments.sink, stop, limit.time);
     let mut sender = Sender::new(&mut port, maker, &mut pace, sending.pace());
     sender.steering = steered.steering();
     let done = sender.send();
@@ -385,7 +379,6 @@ fn send(
         port,
         rows: Vec::new(),
         made: maker.made,
-        late: pace.late(),
     };
     let (outcome, whole) = ended(arguments, vec![sent], &mut pace);
     let is_done = outcome == Outcome::Done && !steered.has_failed();
@@ -413,7 +406,7 @@ fn shared(
     };
     tell_begin(arguments, limit, &sending);
     walls.raise(&[])?;
-    let mut pace = Pace::begin(stop, limit.time);
+    let mut pace = Pace::begin(&arguments.sink, stop, limit.time);
     let all = workers::run(wanted, ports, limit.time, stop)?;
     let mut rows = all[0].rows.clone();
     for sent in &all[1..] {
@@ -452,7 +445,7 @@ fn open(arguments: &GenerateArgs, is_paced: bool) -> anyhow::Result<Port> {
 fn ended(arguments: &GenerateArgs, all: Vec<Sent>, pace: &mut Pace) -> (Outcome, bool) {
     let name = arguments.sink.text();
     let (mut faults, mut made, mut tally) = (Vec::new(), 0, Tally::default());
-    let (mut is_null, mut is_held) = (false, true);
+    let mut is_null = false;
     // All of them have the same interface.
     let dropped = Port::dropped_by_all(all.iter().map(|sent| &sent.port));
     let mut digest: Option<Digest> = None;
@@ -469,10 +462,6 @@ fn ended(arguments: &GenerateArgs, all: Vec<Sent>, pace: &mut Pace) -> (Outcome,
             digest.get_or_insert_default().merge(other);
         }
         is_null = sent.port.is_null();
-        if (sent.late > LATE_AT_END || pace.fell_behind()) && !pace.is_stopped() {
-            is_held = false;
-            say(&not_held(&name, pace, sent.late));
-        }
     }
     let not_sent = made.saturating_sub(tally.packets);
     if not_sent > 0 && (arguments.truth || arguments.talkers.is_some()) {
@@ -482,6 +471,10 @@ fn ended(arguments: &GenerateArgs, all: Vec<Sent>, pace: &mut Pace) -> (Outcome,
         ));
     }
     pace.clear();
+    let is_held = pace.late().is_held();
+    if !is_held {
+        say(&not_held(&name, pace));
+    }
     faults.iter().for_each(|line| say(line));
     if dropped > 0 {
         say(&port::dropped_line(&name, dropped));
@@ -494,9 +487,9 @@ fn ended(arguments: &GenerateArgs, all: Vec<Sent>, pace: &mut Pace) -> (Outcome,
 }
 
 /// A line about a rate that was not held.
-fn not_held(name: &str, pace: &Pace, last: Duration) -> String {
-    let why = rate::why_not_held(pace.halted(), pace.fell_behind());
-    let last = crate::numbers::latency(last.as_nanos() as i64);
+fn not_held(name: &str, pace: &Pace) -> String {
+    let why = rate::why_not_held(pace.halted(), pace.late());
+    let last = crate::numbers::latency(pace.late().last().as_nanos() as i64);
     format!("{name}: the rate was not held: {why}, the last {last}")
 }
 

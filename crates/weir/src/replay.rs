@@ -7,7 +7,7 @@ use crate::outcome::{Outcome, answer, say, say_plain, stop_on_signals};
 use crate::outputs::refuse_bare_interface;
 use crate::port;
 use crate::query::say_nothing_then;
-use crate::rate::{share_of_link, why_not_held};
+use crate::rate::{say_behind, share_of_link, why_not_held};
 use crate::receive::{self, QUIET, Receiver, wait_for_the_last};
 use crate::script::Script;
 use crate::show::Show;
@@ -23,7 +23,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use weir_engine::event::{Event, On};
+use weir_engine::event::On;
 use weir_engine::name::Name;
 use weir_engine::outputs::Target;
 use weir_engine::pairing::Pairs;
@@ -111,6 +111,7 @@ pub fn run(arguments: ReplayArgs) -> anyhow::Result<Outcome> {
         stop: Arc::clone(&stop),
         steering: steering.clone(),
         pairs: None,
+        on_behind: say_behind,
     };
     let open = |name: &Name| {
         let yes_send = &arguments.sending.yes_send;
@@ -250,18 +251,6 @@ impl Replay<'_> {
     /// Reads the sources, which have begun, as often as wanted.
     fn read(&self, session: &mut Session, run: &mut Run, show: &mut Show) -> anyhow::Result<()> {
         let course = self.course;
-        let mut told = false;
-        let on: On<'_> = &mut |event| {
-            // The end tells a halt.
-            let is_behind = |it: &Report| it.fell_behind && it.halted.is_zero();
-            if matches!(event, Event::Progress { .. }) && !told && course.with(is_behind) {
-                told = true;
-                show.say(
-                    "the replay is more than a second behind: the port, or what reads the file, is slower than the rate",
-                );
-            }
-            show.event(event);
-        };
         let times = match self.arguments.loops {
             None => 1,
             Some(0) => u64::MAX,
@@ -277,7 +266,7 @@ impl Replay<'_> {
                 break;
             }
             session
-                .read(run, on)
+                .read(run, &mut |event| show.event(event))
                 .map_err(|error| weir_messages::refusals::refused(&error, &Terms::PACKETS))?;
             if course.with(|report| report.packets + report.control) == before {
                 // Files without packets would be read for ever.
@@ -441,9 +430,9 @@ fn finish(
     is_stopped: bool,
 ) -> Outcome {
     let (report, _) = result;
-    let is_held = report.is_held();
+    let is_held = report.late.is_held();
     if !is_held {
-        let why = why_not_held(report.halted, report.fell_behind);
+        let why = why_not_held(report.halted, report.late);
         show.say(&format!(
             "the rate was not held: {why}, {} at most; a lower --rate or --speed, or a faster port helps",
             time_words(report.lateness.max())
@@ -554,7 +543,7 @@ fn object(
         "refused": refused,
         "planned_s": report.planned.as_secs_f64(),
         "took_s": report.took.as_secs_f64(),
-        "held": report.is_held(),
+        "held": report.late.is_held(),
         "digest": report.digest.map(|digest| digest.to_string()),
         "late_ns": {
             "p50": at(0.5), "p99": at(0.99), "p999": at(0.999), "max": report.lateness.max(),

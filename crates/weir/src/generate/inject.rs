@@ -105,7 +105,7 @@ pub fn run(
     }
     // A program in the kernel injects the frames, and is called for each batch.
     walls.raise(&[Capability::Bpf, Capability::NetAdmin])?;
-    let mut pace = Pace::begin(stop, limit.time);
+    let mut pace = Pace::begin(&arguments.sink, stop, limit.time);
     let failed = inject(&mut injector, limit.packets, pps, &mut pace).err();
     pace.clear();
     let packets = injector.injected();
@@ -119,9 +119,9 @@ pub fn run(
             "{name}: {why}; {packets} packets were injected before that"
         ));
     }
-    let is_held = !pace.fell_behind() || pace.is_stopped();
+    let is_held = pace.late().is_held();
     if !is_held {
-        say(&super::not_held(name, &pace, pace.late()));
+        say(&super::not_held(name, &pace));
     }
     say_plain(&pace.summary(
         Tally {

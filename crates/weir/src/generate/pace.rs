@@ -2,11 +2,13 @@
 
 use crate::numbers::{bit_rate, duration, grouped, rate};
 use crate::outcome::show;
+use crate::rate::say_behind;
 use std::io::{self, IsTerminal};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use weir_engine::clock::{Clock, HALT};
+use weir_engine::clock::{Clock, Lateness};
+use weir_engine::name::Name;
 
 /// The clock of a sending run. A stop flag ends the run.
 pub struct Pace {
@@ -18,9 +20,9 @@ pub struct Pace {
     shown: Option<Duration>,
     /// Time after which nothing more leaves, once it is over.
     ended: Option<Duration>,
-    /// Lateness of the last packet, and whether one was very late.
-    late: Duration,
-    fell_behind: bool,
+    late: Lateness,
+    /// Name of the port, for messages while packets leave; `None` for none.
+    port: Option<Name>,
 }
 
 /// Counters of a sending run.
@@ -37,27 +39,26 @@ impl Pace {
 
     const SHOW: Duration = Duration::from_millis(250);
 
-    /// Starts the clock. The run is over once `stop` is set, or after the time `end`.
-    pub fn begin(stop: &Arc<AtomicBool>, end: Option<Duration>) -> Self {
-        let stop = Arc::clone(stop);
-        let on_terminal = io::stderr().is_terminal();
+    /// Starts the clock of a port. The run is over once `stop` is set, or after the time `end`.
+    pub fn begin(port: &Name, stop: &Arc<AtomicBool>, end: Option<Duration>) -> Self {
         Self {
-            clock: Clock::begin(),
-            stop,
-            end,
-            on_terminal,
-            shown: None,
-            ended: None,
-            late: Duration::ZERO,
-            fell_behind: false,
+            on_terminal: io::stderr().is_terminal(),
+            port: Some(port.clone()),
+            ..Self::quiet(stop, end)
         }
     }
 
-    /// As [`Self::begin`], without progress.
+    /// As [`Self::begin`], without progress and messages.
     pub fn quiet(stop: &Arc<AtomicBool>, end: Option<Duration>) -> Self {
         Self {
+            clock: Clock::begin(),
+            stop: Arc::clone(stop),
+            end,
             on_terminal: false,
-            ..Self::begin(stop, end)
+            shown: None,
+            ended: None,
+            late: Lateness::default(),
+            port: None,
         }
     }
 
@@ -69,8 +70,13 @@ impl Pace {
 
     /// Notes that a packet leaves that was due at `due`.
     pub fn leaves(&mut self, due: Duration) {
-        self.late = self.clock.leaves(due);
-        self.fell_behind |= self.late > HALT;
+        let behind = self.late.leaves(&mut self.clock, due);
+        if let Some(behind) = behind
+            && let Some(port) = self.port.clone()
+        {
+            self.clear();
+            say_behind(&port, behind);
+        }
     }
 
     /// Time by which packets left later than they were due, because none could leave before.
@@ -78,14 +84,9 @@ impl Pace {
         self.clock.halted()
     }
 
-    /// Lateness of the last packet.
-    pub fn late(&self) -> Duration {
+    /// Lateness of the packets.
+    pub fn late(&self) -> Lateness {
         self.late
-    }
-
-    /// Whether a packet left more than a second late.
-    pub fn fell_behind(&self) -> bool {
-        self.fell_behind
     }
 
     /// Whether the run has a time after which it is over.
@@ -190,7 +191,7 @@ mod tests {
 
     #[test]
     fn nothing_is_early_and_lateness_does_not_add_up() {
-        let mut pace = Pace::begin(&Arc::default(), None);
+        let mut pace = Pace::quiet(&Arc::default(), None);
         let mut latest = Duration::ZERO;
         for step in 1..=40 {
             let due = Duration::from_micros(500 * step);

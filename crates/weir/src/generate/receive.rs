@@ -60,9 +60,10 @@ pub fn exchange(
     (rate, steered): ((Option<Rate>, bool), &Steered),
     (halt, end): (&Arc<AtomicBool>, Option<Duration>),
 ) -> anyhow::Result<(Sent, (Received, Vec<u64>), Pace)> {
+    let name = port.name().clone();
     let sender_port = &mut port;
     let send = |pairs: &Mutex<Pairs>| {
-        let mut pace = Pace::begin(halt, end);
+        let mut pace = Pace::begin(&name, halt, end);
         let mut sender = Sender::new(sender_port, &mut *maker, &mut pace, rate).stamping();
         sender.steering = steered.steering();
         let done = sender.send();
@@ -74,13 +75,12 @@ pub fn exchange(
     let pairs = receiver.pairs();
     let begin = || steered.serve(halt, Some(pairs));
     let ((done, (made, streams), pace), received) = receiver.meanwhile(walls, begin, send)?;
-    ctl::tell_lost(&port.name().clone(), steered.steering());
+    ctl::tell_lost(&name, steered.steering());
     let sent = Sent {
         done,
         port,
         rows: Vec::new(),
         made,
-        late: pace.late(),
     };
     Ok((sent, (received, streams), pace))
 }

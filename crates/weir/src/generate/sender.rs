@@ -316,7 +316,7 @@ impl<'a> Sender<'a> {
             bytes: counts.bytes,
             refused: counts.refused(),
             rate: self.rate,
-            late: self.pace.late(),
+            late: self.pace.late().last(),
             is_stopped: self.stopped.is_some(),
             streams: self.streams(),
         }

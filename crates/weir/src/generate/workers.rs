@@ -33,7 +33,6 @@ pub fn run(
                     port,
                     rows: maker.rows(),
                     made: maker.made,
-                    late: Duration::ZERO,
                 })
             })
     };

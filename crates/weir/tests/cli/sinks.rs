@@ -466,6 +466,61 @@ fn a_sender_that_was_stopped_goes_on_at_its_rate() {
     }
 }
 
+/// Packets that leave more slowly than asked for are told while they leave, once in a spell, by every sender in the same words.
+#[test]
+fn a_rate_that_is_not_held_is_told_while_packets_leave() {
+    let test = "a_rate_that_is_not_held_is_told_while_packets_leave";
+    if !have(test, &["tc"]) {
+        return;
+    }
+    let Some(net) = Net::new(test) else { return };
+    // The interface takes a tenth of the rate.
+    let bucket = ["rate", "1mbit", "burst", "4kb", "limit", "8kb"];
+    let shaped = ["tc", "qdisc", "add", "dev", "near", "root", "tbf"];
+    let shaped = net.inside("near", &[&shaped[..], &bucket].concat());
+    if shaped.code != Some(0) {
+        return skipped(test, shaped.err.trim());
+    }
+    let temp = Temp::new();
+    let file = temp.file("sent.pcap", &pcap(1, &frames(800)));
+    let generate = ["generate", "af_packet:near", "--profile", "64"];
+    let slow = ["--rate", "20kpps", "--strict"];
+    let receiving = [&generate[..], &slow, &["--receive", "netns:FAR/far"]].concat();
+    let far = format!("netns:{}/far", net.name("far"));
+    let receiving: Vec<&str> = receiving
+        .into_iter()
+        .map(|word| if word == "netns:FAR/far" { &far } else { word })
+        .collect();
+    let replay = ["replay", &file, "--to", "near", "--loop", "--strict"];
+    let inject = ["generate", "inject:near", "--rate", "100Mpps", "--strict"];
+    for (port, words) in [
+        ("af_packet:near", receiving),
+        (
+            "af_packet:near",
+            [&replay[..], &["--rate", "20kpps"]].concat(),
+        ),
+        ("inject:near", inject.to_vec()),
+    ] {
+        let weir = env!("CARGO_BIN_EXE_weir");
+        let line = format!("weir: {port}: the rate is not held: packets leave ");
+        let done = net.start(&[&[weir], &words[..]].concat(), &line).stop();
+        assert_eq!(done.code, Some(1), "{}", done.err);
+        assert_eq!(
+            done.err.matches("the rate is not held").count(),
+            1,
+            "{}",
+            done.err
+        );
+        let (before, after) = done.err.split_once(&line).expect("it was waited for");
+        assert!(
+            !before.contains(" sent, ") && !before.contains("was not held"),
+            "{before}"
+        );
+        assert!(after.contains("the rate was not held: "), "{after}");
+        assert!(after.contains("interrupted"), "{after}");
+    }
+}
+
 /// Frames that wait for a full batch are sent before those of the next window of a mapped file: their error is that of the port.
 #[test]
 fn a_port_that_fails_between_two_windows_of_a_mapped_file_is_reported() {
