@@ -8,6 +8,8 @@ import os
 import pathlib
 import platform
 import re
+import shutil
+import signal
 import struct
 import subprocess
 import sys
@@ -22,11 +24,17 @@ BINS, LEAST, DECADES = 6, 10, 6
 COLOURS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#555555"]
 
 
-def alone(*cables):
-    """Enters a network namespace with cables, each a pair of names. The kernel removes it when the script ends."""
+def alone(tools, *cables):
+    """Enters namespaces of networks and processes with cables, each a pair of names. The kernel ends and removes all of it with the script."""
     if "WEIR_IN_NAMESPACE" not in os.environ:
+        if os.geteuid() != 0:
+            sys.exit("a network of its own needs root")
+        if lacking := [tool for tool in tools if not shutil.which(tool)]:
+            sys.exit(f"not installed: {', '.join(lacking)}")
         os.environ["WEIR_IN_NAMESPACE"] = "1"
-        os.execvp("unshare", ["unshare", "-n", sys.executable, *sys.argv])
+        os.execvp("unshare", ["unshare", "--net", "--pid", "--fork", "--kill-child", "--mount-proc", sys.executable, *sys.argv])
+    # The first process of a namespace gets no signal for which it has no handler.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by a signal"))
     script = "for f in /proc/sys/net/ipv6/conf/*/disable_ipv6; do echo 1 >$f; done; ip link set lo up\n"
     for one, other in cables:
         script += f"ip link add {one} type veth peer name {other}; ip link set {one} up; ip link set {other} up\n"
@@ -63,6 +71,13 @@ def write_capture(path, times_us):
 def write_config(path, length=LENGTH):
     """A frame for trafgen. It computes nothing for a frame of constants: its best mode."""
     path.write_text("{ " + ", ".join(str(byte) for byte in frame(0, length)) + " }\n")
+
+
+def program(path):
+    """The path of a weir."""
+    if not pathlib.Path(path).exists():
+        sys.exit(f"no {path}: cargo build --release, or --weir FILE")
+    return str(pathlib.Path(path).resolve())
 
 
 def received(interface="near"):
