@@ -25,6 +25,7 @@ use hdrhistogram::Histogram;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
+use weir_generator::is_of_tests;
 use weir_generator::streams::{MAGIC, RETURNED, STAMP, TRIP};
 use weir_packet::LinkType;
 use weir_packet::savefile::{Layout, Record};
@@ -322,17 +323,6 @@ impl Place {
         frame[times + 8..times + 16].copy_from_slice(&leaves_ns.to_be_bytes());
         let change = old + words(frame, 0);
         correct(frame, sum, change, true);
-    }
-}
-
-/// Whether an address is of the networks between which generated frames go: 10.0.0.0/8, 100.64.0.0/10, 198.18.0.0/15, 2001:2::/48 and
-/// 2001:db8::/32.
-fn is_of_tests(address: &[u8]) -> bool {
-    match address {
-        [10, ..] | [198, 18..=19, ..] => address.len() == 4,
-        [100, 64..=127, ..] => address.len() == 4,
-        [0x20, 1, 0, 2, 0, 0, ..] | [0x20, 1, 0x0d, 0xb8, ..] => address.len() == 16,
-        _ => false,
     }
 }
 

@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Largest number of flows of one client address. A pool of at least as many servers keeps the address pairs distinct.
 const FLOWS_PER_CLIENT: u64 = 8;
-/// Base-2 logarithm of the number of servers: 198.18.0.0/15 has 2^17 addresses.
+/// Base-2 logarithm of the number of networks of servers over IPv6.
 const SERVER_BITS: u32 = 17;
 
 // Domains of the seed, so that hashes for different purposes do not depend on each other.
@@ -153,9 +153,34 @@ pub struct FlowCount {
     pub bytes: u64,
 }
 
+/// Base-2 logarithms of the numbers of addresses from 10.0.0.0 and from 198.18.0.0 on that flows may have.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Room {
+    clients: u32,
+    servers: u32,
+}
+
+impl Room {
+    /// The networks 10.0.0.0/8 and 198.18.0.0/15.
+    pub(crate) const WHOLE: Self = Self {
+        clients: 24,
+        servers: 17,
+    };
+    /// Their lower halves; [`crate::known`] has the upper ones.
+    pub(crate) const LOWER: Self = Self {
+        clients: 23,
+        servers: 16,
+    };
+
+    /// Address that clients resolve by ARP.
+    pub(crate) fn gateway(self) -> [u8; 4] {
+        (0x0a00_0000u32 | ((1 << self.clients) - 2)).to_be_bytes()
+    }
+}
+
 /// Derives `count` flows from `seed`, the most frequent first, and fills in the rows they match.
-pub(crate) fn plan(seed: u64, count: u64) -> Vec<Flow> {
-    let plan = Plan::new(seed, count);
+pub(crate) fn plan(seed: u64, count: u64, room: Room) -> Vec<Flow> {
+    let plan = Plan::new(seed, count, room);
     let mut flows: Vec<Flow> = (0..count).map(|rank| plan.flow(rank)).collect();
     let (host, port) = service(&flows[0]);
     for flow in &mut flows {
@@ -174,24 +199,26 @@ pub(crate) fn service(flow: &Flow) -> (Ipv4Addr, u16) {
 }
 
 /// IPv4 address of a client, for ARP. `index` is a flow's rank.
-pub(crate) fn client_address(seed: u64, flows: u64, index: u64) -> [u8; 4] {
-    let plan = Plan::new(seed, flows);
-    client_ipv4(seed, (index % plan.clients) as u32)
+pub(crate) fn client_address(seed: u64, flows: u64, room: Room, index: u64) -> [u8; 4] {
+    let plan = Plan::new(seed, flows, room);
+    plan.client_ipv4((index % plan.clients) as u32)
 }
 
 struct Plan {
     seed: u64,
     clients: u64,
     servers: u64,
+    room: Room,
 }
 
 impl Plan {
-    fn new(seed: u64, flows: u64) -> Plan {
+    fn new(seed: u64, flows: u64, room: Room) -> Plan {
         let clients = flows.div_ceil(FLOWS_PER_CLIENT);
         Plan {
             seed,
             clients,
-            servers: (clients / 4).clamp(FLOWS_PER_CLIENT, 1 << SERVER_BITS),
+            servers: (clients / 4).clamp(FLOWS_PER_CLIENT, 1 << room.servers),
+            room,
         }
     }
 
@@ -209,8 +236,8 @@ impl Plan {
             )
         } else {
             (
-                widen(client_ipv4(self.seed, client)),
-                widen(server_ipv4(self.seed, server as u32)),
+                widen(self.client_ipv4(client)),
+                widen(self.server_ipv4(server as u32)),
             )
         };
         let from_server = bits & 1 != 0;
@@ -234,6 +261,22 @@ impl Plan {
             packets: 0,
             bytes: 0,
         }
+    }
+
+    /// Address of a client: half of the clients in 10.0.0.0/8 (RFC 1918), half in 100.64.0.0/10 (RFC 6598). No packet can reach a
+    /// real host.
+    fn client_ipv4(&self, client: u32) -> [u8; 4] {
+        let seed = self.seed;
+        if hash(seed, CLIENT, u64::from(client)) >> 63 == 0 {
+            (0x0a00_0000 | permute(client, self.room.clients, seed)).to_be_bytes()
+        } else {
+            (0x6440_0000 | permute(client, 22, seed)).to_be_bytes()
+        }
+    }
+
+    /// Address of a server, in 198.18.0.0/15, which is set aside for benchmarks (RFC 2544 appendix C.2.2).
+    fn server_ipv4(&self, server: u32) -> [u8; 4] {
+        (0xc612_0000 | permute(server, self.room.servers, self.seed)).to_be_bytes()
     }
 }
 
@@ -339,21 +382,6 @@ fn rows(flow: &Flow, host: Ipv4Addr, port: u16) -> u32 {
     ])
 }
 
-/// Address of a client: half of the clients in 10.0.0.0/8 (RFC 1918), half in 100.64.0.0/10 (RFC 6598). No packet can reach a
-/// real host.
-fn client_ipv4(seed: u64, client: u32) -> [u8; 4] {
-    if hash(seed, CLIENT, u64::from(client)) >> 63 == 0 {
-        (0x0a00_0000 | permute(client, 24, seed)).to_be_bytes()
-    } else {
-        (0x6440_0000 | permute(client, 22, seed)).to_be_bytes()
-    }
-}
-
-/// Address of a server, in 198.18.0.0/15, which is set aside for benchmarks (RFC 2544 appendix C.2.2).
-fn server_ipv4(seed: u64, server: u32) -> [u8; 4] {
-    (0xc612_0000 | permute(server, SERVER_BITS, seed)).to_be_bytes()
-}
-
 /// Address of a client, in 2001:db8::/32, which is set aside for documentation (RFC 3849).
 fn client_ipv6(seed: u64, client: u32) -> [u8; 16] {
     ipv6(
@@ -393,8 +421,13 @@ mod tests {
 
     #[test]
     fn no_pair_of_addresses_occurs_twice() {
-        for count in [1, 7, 8, 9, 63, 64, 65, 100_000] {
-            let pairs: HashSet<_> = plan(3, count)
+        let counts = [1, 7, 8, 9, 63, 64, 65, 100_000];
+        let rooms = [Room::WHOLE, Room::LOWER];
+        for (count, room) in counts
+            .into_iter()
+            .flat_map(|count| rooms.map(|it| (count, it)))
+        {
+            let pairs: HashSet<_> = plan(3, count, room)
                 .iter()
                 .map(|flow| {
                     let FlowCount {
@@ -413,7 +446,7 @@ mod tests {
 
     #[test]
     fn shares_of_the_flows_are_as_documented() {
-        let flows = plan(5, 100_000);
+        let flows = plan(5, 100_000, Room::WHOLE);
         let share = |test: &dyn Fn(&Flow) -> bool| {
             flows.iter().filter(|f| test(f)).count() as f64 / flows.len() as f64
         };

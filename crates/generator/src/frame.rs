@@ -339,7 +339,7 @@ pub(crate) fn checksum(sum: u32) -> u16 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::flow::plan;
+    use crate::flow::{Room, plan};
 
     #[test]
     fn checksum_equals_the_worked_example() {
@@ -361,7 +361,7 @@ mod tests {
 
     #[test]
     fn fragments_obey_the_rule_of_eight() {
-        let flow = &plan(1, 1)[0];
+        let flow = &plan(1, 1, Room::WHOLE)[0];
         for len in FRAME_MIN..=FRAME_MAX {
             for random in 0..64 {
                 let fragment = Fragment::choose(flow, len, random);

@@ -3,8 +3,8 @@
 //! A [`Plan`] says how many of each there are, and [`Traffic`] makes their frames in the order of time. Each fact of [`Known`] is
 //! counted where it is decided, and no frame is read for it. The same plan gives the same frames.
 //!
-//! Clients and scanners have addresses of 172.16.0.0/12, servers and targets of 192.168.0.0/16; ordinary traffic, that of a
-//! [`Generator`], has others. Deliberately not done: IPv6, TCP options, several segments in flight but where a segment overtakes another.
+//! Clients and scanners have addresses of 10.144.0.0/12, servers and targets of 198.19.0.0/16; ordinary traffic, that of a
+//! [`Generator`], has others: of 10.0.0.0/9, 100.64.0.0/10 and 198.18.0.0/16. Deliberately not done: IPv6, TCP options, several segments in flight but where a segment overtakes another.
 //!
 //! ```
 //! use weir_generator::FRAME_MAX;
@@ -357,7 +357,7 @@ impl Traffic {
         let mut known = Known::default();
         let mut actors = Vec::new();
         if let Some(profile) = &plan.ordinary {
-            actors.push(Actor::Ordinary(Box::new(Generator::new(profile)?)));
+            actors.push(Actor::Ordinary(Box::new(Generator::beside(profile)?)));
         }
         let begin = |number: u32, count: u32, seed: u64| {
             let each = plan.span_ns / i64::from(count.max(1));

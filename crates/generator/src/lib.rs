@@ -7,8 +7,8 @@
 //! The generator is pure: no clock, no files, no sockets. The same profile gives the same bytes on every machine and in every
 //! later version; a test pins them. Other crates wait for the departure times and write to a file or port.
 //!
-//! All addresses are from ranges set aside for private use, documentation and benchmarks, and the MAC addresses are
-//! locally administered: the traffic cannot reach a real host.
+//! All addresses are from ranges set aside for private use, documentation and benchmarks ([`is_of_tests`]), and the MAC addresses
+//! are locally administered: the traffic cannot reach a real host.
 //!
 //! Deliberately not done: TCP options, IPv6 extension headers, nested tags, meaningful payloads, all fragments of one datagram.
 //! Connections of two directions, with an end and with troubles, DNS dialogues, scans, floods and storms: [`known`].
@@ -29,6 +29,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod addresses;
 mod draw;
 mod flow;
 mod frame;
@@ -41,6 +42,7 @@ pub mod streams;
 pub mod trains;
 mod truth;
 
+pub use addresses::is_of_tests;
 pub use flow::FlowCount;
 pub use mixed::{CONTROL_PORT, MixFrames, PORT, Seal};
 pub use packets::Packets;
@@ -48,7 +50,7 @@ pub use profile::{Error, Profile, Sizes};
 pub use truth::Truth;
 
 use draw::{Alias, Clock};
-use flow::{Flow, Kind};
+use flow::{Flow, Kind, Room};
 use frame::{Chance, FRAME_MIN, Fragment, Noise};
 use profile::SizeDraw;
 use random::Random;
@@ -65,9 +67,6 @@ pub const LINK_ADDRESSES: [[u8; 6]; 2] = [[2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2]
 const ARP_CHANCE: u64 = 131;
 /// Chance that a packet of a TCP or UDP flow over IPv4 is a fragment, in 1/65536: 0.5 %.
 const FRAGMENT_CHANCE: u64 = 328;
-/// Address that clients resolve by ARP.
-const GATEWAY: [u8; 4] = [10, 255, 255, 254];
-
 // Domains of the seed, different from those of the flows.
 const STREAM: u64 = 16;
 const NOISE: u64 = 17;
@@ -91,6 +90,7 @@ pub struct Generated {
 #[derive(Clone, Debug)]
 pub struct Generator {
     seed: u64,
+    room: Room,
     left: u64,
     random: Random,
     clock: Clock,
@@ -106,11 +106,21 @@ impl Generator {
     ///
     /// **Errors**: a value outside its range, see [`Profile`].
     pub fn new(profile: &Profile) -> Result<Generator, Error> {
+        Self::with_room(profile, Room::WHOLE)
+    }
+
+    /// As [`Self::new`], with addresses that none of [`known`] has.
+    pub(crate) fn beside(profile: &Profile) -> Result<Generator, Error> {
+        Self::with_room(profile, Room::LOWER)
+    }
+
+    fn with_room(profile: &Profile, room: Room) -> Result<Generator, Error> {
         profile.check()?;
-        let flows = flow::plan(profile.seed, profile.flows);
+        let flows = flow::plan(profile.seed, profile.flows, room);
         let (host, port) = flow::service(&flows[0]);
         Ok(Generator {
             seed: profile.seed,
+            room,
             left: profile.packets,
             random: Random::new(profile.seed, STREAM),
             clock: Clock::new(profile.start_ns, profile.rate_pps),
@@ -168,9 +178,10 @@ impl Generator {
     #[cold]
     fn arp(&mut self, buf: &mut [u8; FRAME_MAX], dice: u64) -> usize {
         let reply = dice >> 16 & 1 != 0;
-        let client = flow::client_address(self.seed, self.flows.len() as u64, dice >> 17);
-        frame::write_arp(buf, client, GATEWAY, reply);
-        let sender = if reply { GATEWAY } else { client };
+        let (gateway, flows) = (self.room.gateway(), self.flows.len() as u64);
+        let client = flow::client_address(self.seed, flows, self.room, dice >> 17);
+        frame::write_arp(buf, client, gateway, reply);
+        let sender = if reply { gateway } else { client };
         let inside = u32::from(sender[0] == 10) << Row::SourceNet10 as u32;
         self.truth.count(Row::Arp.mask() | inside, FRAME_MIN);
         FRAME_MIN

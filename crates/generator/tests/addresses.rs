@@ -1,37 +1,48 @@
 //! Built-in addresses belong to nobody: what is sent by mistake reaches no host of a stranger.
 
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::IpAddr;
 use weir_generator::streams::Profile as Profiles;
 use weir_generator::trains::MIXES;
-use weir_generator::{FRAME_MAX, Generator, LINK_ADDRESSES, MixFrames, Packets, Profile, Sizes};
+use weir_generator::{
+    FRAME_MAX, Generator, LINK_ADDRESSES, MixFrames, Packets, Profile, Sizes, is_of_tests,
+};
 
-/// Addresses for private use (RFC 1918, RFC 6598), for benchmarks (RFC 2544) and for documentation (RFC 5737).
-const IPV4: [(&str, u32); 8] = [
-    ("10.0.0.0", 8),
-    ("172.16.0.0", 12),
-    ("192.168.0.0", 16),
-    ("100.64.0.0", 10),
-    ("198.18.0.0", 15),
-    ("192.0.2.0", 24),
-    ("198.51.100.0", 24),
-    ("203.0.113.0", 24),
-];
-
-/// Addresses for benchmarks (RFC 5180), for documentation (RFC 3849), and unique local ones (RFC 4193).
-const IPV6: [(&str, u32); 3] = [("2001:2::", 48), ("2001:db8::", 32), ("fc00::", 7)];
-
-fn is_nobodys_ipv4(bytes: &[u8]) -> bool {
-    let address = u32::from_be_bytes(bytes.try_into().unwrap());
-    IPV4.iter().any(|(net, bits)| {
-        (address ^ net.parse::<Ipv4Addr>().unwrap().to_bits()) >> (32 - bits) == 0
-    })
+fn is_inside(text: &str) -> bool {
+    match text.parse().unwrap() {
+        IpAddr::V4(address) => is_of_tests(&address.octets()),
+        IpAddr::V6(address) => is_of_tests(&address.octets()),
+    }
 }
 
-fn is_nobodys_ipv6(bytes: &[u8]) -> bool {
-    let address = u128::from_be_bytes(bytes.try_into().unwrap());
-    IPV6.iter().any(|(net, bits)| {
-        (address ^ net.parse::<Ipv6Addr>().unwrap().to_bits()) >> (128 - bits) == 0
-    })
+/// First and last addresses of the networks, as the RFCs name them, and their neighbours.
+#[test]
+fn networks_of_tests_begin_and_end_where_the_rfcs_say() {
+    for (before, first, last, after) in [
+        ("9.255.255.255", "10.0.0.0", "10.255.255.255", "11.0.0.0"),
+        (
+            "100.63.255.255",
+            "100.64.0.0",
+            "100.127.255.255",
+            "100.128.0.0",
+        ),
+        (
+            "198.17.255.255",
+            "198.18.0.0",
+            "198.19.255.255",
+            "198.20.0.0",
+        ),
+        ("2001:1:ffff::", "2001:2::", "2001:2:0:ffff::", "2001:2:1::"),
+        (
+            "2001:db7:ffff::",
+            "2001:db8::",
+            "2001:db8:ffff::",
+            "2001:db9::",
+        ),
+    ] {
+        let found = [before, first, last, after].map(is_inside);
+        assert_eq!(found, [false, true, true, false], "{first}");
+    }
+    assert!(!is_of_tests(&[]) && !is_of_tests(&[10, 0, 0]) && !is_inside("0a00::1"));
 }
 
 /// Checks the addresses of a frame, which has a VLAN tag or none.
@@ -44,7 +55,7 @@ fn check(frame: &[u8]) {
         12
     };
     for address in [&frame[..6], &frame[6..12]] {
-        let is_to_all = address == [0xff; 6] && is_arp(at);
+        let is_to_all = address == [0xff; 6] && (is_arp(at) || frame[30..34] == [0xff; 4]);
         assert!(
             LINK_ADDRESSES.iter().any(|known| known == address) || is_to_all,
             "{address:x?}"
@@ -52,18 +63,20 @@ fn check(frame: &[u8]) {
     }
     let ip = &frame[at + 2..];
     match [frame[at], frame[at + 1]] {
+        // A storm goes to all stations of a link, with both of its addresses.
         [0x08, 0x00] => assert!(
-            is_nobodys_ipv4(&ip[12..16]) && is_nobodys_ipv4(&ip[16..20]),
+            is_of_tests(&ip[12..16])
+                && (is_of_tests(&ip[16..20]) || frame[..6] == [0xff; 6] && ip[16..20] == [0xff; 4]),
             "{:?}",
             &ip[12..20]
         ),
         [0x86, 0xdd] => assert!(
-            is_nobodys_ipv6(&ip[8..24]) && is_nobodys_ipv6(&ip[24..40]),
+            is_of_tests(&ip[8..24]) && is_of_tests(&ip[24..40]),
             "{:x?}",
             &ip[8..40]
         ),
         [0x08, 0x06] => assert!(
-            is_nobodys_ipv4(&ip[14..18]) && is_nobodys_ipv4(&ip[24..28]),
+            is_of_tests(&ip[14..18]) && is_of_tests(&ip[24..28]),
             "{:?}",
             &ip[14..28]
         ),
@@ -104,6 +117,22 @@ fn built_in_profiles_stay_among_addresses_of_nobody() {
         let mut packets = Packets::new(&profile).unwrap();
         for _ in 0..30_000 {
             let Some(made) = packets.next() else { break };
+            check(made.frame);
+        }
+    }
+}
+
+/// Actors of all kinds, with the highest numbers that they have.
+#[test]
+fn connections_stay_among_addresses_of_nobody() {
+    for seed in 0..4 {
+        let text = format!(
+            "seed = {seed}\n[connections]\nspan_ms = 100\ninternet = 5000\nconnections = 3000\nretransmissions = 3000\nresets = 9\n\
+             dialogues = 3000\nunanswered = 5\nscan_peers = 32768\nscan_sources = 256\nflood_frames = 20000\nflood_sources = 524288\n\
+             arp_storm = 4000\nbroadcast_storm = 4000"
+        );
+        let mut packets = Packets::new(&Profiles::read(&text).unwrap()).unwrap();
+        while let Some(made) = packets.next() {
             check(made.frame);
         }
     }

@@ -109,7 +109,7 @@ fn a_seed_gives_the_same_frames_and_another_seed_others() {
         .fold(0xcbf2_9ce4_8422_2325u64, |sum, byte| {
             (sum ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
         });
-    assert_eq!(sum, 0xbd80_5cb5_323a_6553, "{sum:#x}");
+    assert_eq!(sum, 0x52c3_bbc2_4819_3237, "{sum:#x}");
     assert_eq!(made(&Plan::default()).1, Known::default());
 }
 
@@ -200,6 +200,11 @@ impl Row {
         !matches!(self.at(field), "" | "0" | "False")
     }
 
+    /// Whether an end is of 10.144.0.0/12.
+    fn is_planted(&self) -> bool {
+        (144..160).any(|second| self.is_of(&format!("10.{second}.")))
+    }
+
     fn is_of(&self, prefix: &str) -> bool {
         ["ip.src", "ip.dst"]
             .iter()
@@ -237,9 +242,9 @@ fn tshark_finds_what_was_planted() {
     let (pcap, known) = made(&plan(4));
     let rows = tshark(&ScratchFile::new("known.pcap", &pcap.bytes));
     assert_eq!(rows.len() as u64, known.frames);
-    let (ours, others): (Vec<Row>, Vec<Row>) = rows.into_iter().partition(|row| row.is_of("172."));
+    let (ours, others): (Vec<Row>, Vec<Row>) = rows.into_iter().partition(Row::is_planted);
     let arp = count(&others, |row| {
-        row.at("arp.src.proto_ipv4").starts_with("172.20.")
+        row.at("arp.src.proto_ipv4").starts_with("10.148.")
     });
     assert_eq!(
         (arp, others.len() as u64),
@@ -272,11 +277,37 @@ fn tshark_finds_what_was_planted() {
     }
 }
 
+/// Each frame is of one of two networks, and tcpdump finds as many there as were made.
+#[test]
+fn planted_and_ordinary_traffic_have_networks_of_their_own() {
+    if !have("planted_and_ordinary_traffic", &["tcpdump"]) {
+        return;
+    }
+    let planted = "(net 10.144.0.0/12 and (net 198.19.0.0/16 or ip broadcast or arp))";
+    let ordinary = "(ip6 or (arp and net 10.0.0.0/9) or \
+        ((net 10.0.0.0/9 or net 100.64.0.0/10) and net 198.18.0.0/16) or vlan)";
+    for seed in [5, 6] {
+        let (pcap, known) = made(&plan(seed));
+        let file = ScratchFile::new("networks.pcap", &pcap.bytes);
+        let count = |expression: &str| {
+            let output = Command::new("tcpdump")
+                .args(["-n", "-t", "-r", file.path(), expression])
+                .output()
+                .expect("tcpdump is installed");
+            assert!(output.status.success(), "{output:?}");
+            output.stdout.split(|byte| *byte == b'\n').count() as u64 - 1
+        };
+        assert_eq!(count(ordinary), known.ordinary);
+        let all = format!("{planted} and not {ordinary}");
+        assert_eq!(count(&all), known.frames - known.ordinary);
+    }
+}
+
 fn connections(rows: &[Row], known: &Known) {
     let facts = known.connections;
     let of = |fields: &[&str]| {
         count(rows, |row| {
-            row.is_of("172.16.") && fields.iter().all(|field| row.has(field))
+            row.is_of("10.144.") && fields.iter().all(|field| row.has(field))
         })
     };
     for (field, truth) in [
@@ -324,7 +355,7 @@ fn dialogues(rows: &[Row], known: &Known) {
 fn scanners(rows: &[Row], known: &Known) {
     let mut contacts: BTreeMap<&str, BTreeSet<(&str, &str)>> = BTreeMap::new();
     let mut answers: BTreeMap<&str, [u64; 2]> = BTreeMap::new();
-    for row in rows.iter().filter(|row| row.is_of("172.18.")) {
+    for row in rows.iter().filter(|row| row.is_of("10.146.")) {
         let (source, target) = (row.at("ip.src"), row.at("ip.dst"));
         match ["syn", "ack", "reset"].map(|flag| row.has(&format!("tcp.flags.{flag}"))) {
             [true, false, false] => {

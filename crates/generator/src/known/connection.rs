@@ -65,11 +65,11 @@ impl Connection {
     pub(super) fn new(plan: &Connections, number: u32, due: i64, random: u64) -> Self {
         let [_, third, b, c] = number.to_be_bytes();
         let client = End {
-            address: [172, 16, b, c],
+            address: [10, 144, b, c],
             port: 40_000 + u16::from(third),
         };
         let server = End {
-            address: [192, 168, 0, 1 + (random >> 8) as u8 % 16],
+            address: [198, 19, 0, 1 + (random >> 8) as u8 % 16],
             port: 443,
         };
         Self {

@@ -5,7 +5,7 @@ use super::{DialogueFacts, Dialogues, MILLISECOND};
 use crate::FRAME_MAX;
 
 const RESOLVER: End = End {
-    address: [192, 168, 1, 1],
+    address: [198, 19, 1, 1],
     port: 53,
 };
 /// Codes of failure (RFC 1035 section 4.1.1): server failure, and no such name.
@@ -38,7 +38,7 @@ impl Dialogue {
         };
         Self {
             client: End {
-                address: [172, 17, b, c],
+                address: [10, 145, b, c],
                 port: 20_000 + u16::from(third),
             },
             number,

@@ -59,7 +59,7 @@ impl Scanning {
             "at most 65 536 sources"
         );
         scanners.extend((first..first + sources as usize).map(|number| Scanner {
-            source: [172, 18, (number >> 8) as u8, number as u8],
+            source: [10, 146, (number >> 8) as u8, number as u8],
             peers: 0,
             ports: 0,
             contacts: 0,
@@ -118,7 +118,7 @@ impl Scanning {
             port: 1024 + (self.contact % 60_000) as u16,
         };
         let to = End {
-            address: [192, 168, 128 + (peer >> 8) as u8, peer as u8],
+            address: [198, 19, 128 + (peer >> 8) as u8, peer as u8],
             port: 1 + port as u16,
         };
         let (sequence, theirs) = (seed as u32, (seed >> 32) as u32);
@@ -178,7 +178,7 @@ impl Flooding {
         let number = floods.len();
         assert!(number < 250, "at most 250 floods");
         floods.push(Flooded {
-            target: [192, 168, 2, 1 + number as u8],
+            target: [198, 19, 2, 1 + number as u8],
             port: FLOODED,
             frames: 0,
             sources: 0,
@@ -209,11 +209,11 @@ impl Flooding {
         facts.sources += u64::from(round == 0);
         // A single source has an address that no random one has.
         let address = match self.flood.sources {
-            1 => [172, 19, 0, 1 + self.number as u8],
+            1 => [10, 147, 0, 1 + self.number as u8],
             sources => {
                 let [_, a, b, c] =
                     permute(self.made % sources, SOURCE_BITS, self.seed).to_be_bytes();
-                [172, 24 + a, b, c]
+                [10, 152 + a, b, c]
             }
         };
         let seed = hash(self.seed, 0, self.made.into());

@@ -35,13 +35,13 @@ impl Storming {
     }
 
     pub(super) fn write(&mut self, buf: &mut [u8; FRAME_MAX], known: &mut Known) -> usize {
-        let sender = [172, 20, 0, self.number];
+        let sender = [10, 148, 0, self.number];
         let [_, _, b, c] = self.made.to_be_bytes();
         self.made += 1;
         match self.storm.kind {
             StormKind::Arp => {
                 known.arp += 1;
-                write_arp(buf, sender, [172, 21, b, c], false);
+                write_arp(buf, sender, [10, 149, b, c], false);
                 FRAME_MIN
             }
             StormKind::Broadcast => {

@@ -86,7 +86,7 @@ fn write_network(
     len: usize,
 ) -> (usize, u32) {
     // Servers and targets are on one side, clients and scanners on the other.
-    let is_client = from.address[0] == 172;
+    let is_client = from.address[0] == 10;
     let [clients, servers] = LINK_ADDRESSES;
     let to_link = match to.address {
         [255, 255, 255, 255] => [0xff; 6],
