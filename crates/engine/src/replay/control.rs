@@ -1,8 +1,12 @@
 //! Packets by which hosts, switches and routers configure each other. A replayed one can take addresses away or redirect a network.
 //!
-//! Receivers look after all VLAN tags and IPv6 extension headers, and so does this. A cut or very long chain of headers counts as control.
+//! Receivers look after all VLAN tags and IPv6 extension headers, and so does this; also after MPLS labels, and in PPPoE. A cut or very
+//! long chain of headers counts as control. Packets inside IP (GRE, VXLAN, IP in IP) are payload.
 
-use super::{IPV4, IPV6, after_tags};
+use super::{IPV4, IPV6, after_tags, word};
+
+/// Most frames of Ethernet in each other, as MPLS carries them.
+const MOST_FRAMES: usize = 4;
 
 /// Most extension headers that are followed.
 const MOST_HEADERS: usize = 16;
@@ -10,6 +14,10 @@ const MOST_HEADERS: usize = 16;
 /// Whether a frame of Ethernet is ARP or RARP; STP, LLDP, LACP, 802.1X or another protocol of bridges; CDP; IS-IS; discovery of PPPoE; DHCP;
 /// router advertisements, redirects, ND and MLD; IGMP; OSPF, EIGRP, PIM, VRRP, RIP, HSRP, GLBP or LDP.
 pub(super) fn is_control(frame: &[u8]) -> bool {
+    is_control_within(frame, MOST_FRAMES)
+}
+
+fn is_control_within(frame: &[u8], frames: usize) -> bool {
     // The reserved groups of IEEE 802.1, CDP and its kin, and routers of OSI.
     let is_group = matches!(
         frame,
@@ -25,10 +33,46 @@ pub(super) fn is_control(frame: &[u8]) -> bool {
             IPV6 => ipv6(packet),
             // ARP, RARP, slow protocols, 802.1X, PPPoE discovery, LLDP.
             0x0806 | 0x8035 | 0x8809 | 0x888e | 0x8863 | 0x88cc => true,
+            0x8847 | 0x8848 => mpls(packet, frames - 1),
+            0x8864 => pppoe(packet),
             // A length: LLC of OSI, which has IS-IS and ES-IS.
             ..0x0600 => matches!(packet, [0xfe, 0xfe, 0x03, ..]),
             _ => false,
         }
+}
+
+/// After the label with the bottom bit (RFC 3032). No field names what follows: its first nibble tells IP from a frame of Ethernet, which may
+/// have a control word before it (RFC 4448).
+fn mpls(packet: &[u8], frames: usize) -> bool {
+    let mut labels = packet.chunks_exact(4);
+    let Some(count) = labels.position(|label| label[2] & 1 == 1) else {
+        return false;
+    };
+    let inner = &packet[(count + 1) * 4..];
+    match inner.first().map(|byte| byte >> 4) {
+        Some(4) => ipv4(inner),
+        Some(6) => ipv6(inner),
+        Some(_) if frames > 0 => {
+            is_control_within(inner, frames)
+                || is_control_within(inner.get(4..).unwrap_or_default(), frames)
+        }
+        _ => false,
+    }
+}
+
+/// A session of PPPoE (RFC 2516): LCP, authentication and the protocols that configure networks, and packets of IP. PPP may leave out the
+/// first byte of a protocol (RFC 1661).
+fn pppoe(packet: &[u8]) -> bool {
+    let (protocol, at) = match packet.get(6) {
+        Some(short) if short & 1 == 1 => (u16::from(*short), 7),
+        _ => (word(packet, 6).unwrap_or_default(), 8),
+    };
+    let inner = packet.get(at..).unwrap_or_default();
+    match protocol {
+        0x0021 => ipv4(inner),
+        0x0057 => ipv6(inner),
+        protocol => protocol >= 0x8000,
+    }
 }
 
 fn ipv4(packet: &[u8]) -> bool {
@@ -142,6 +186,7 @@ mod tests {
         let advertisement = [134u8, 0, 0, 0];
         let behind = |headers: &[u8]| [headers, &advertisement].concat();
         let tag = [0x81, 0, 0, 1];
+        let (labels, session) = ([0, 1, 0, 255, 0, 2, 1, 255], [0x11, 0, 0, 1, 0, 30]);
         let fragment = [58, 0, 0, 1, 0, 0, 0, 1];
         let long = [&[58, 1][..], &[0; 14]].concat();
         let two = [&[60, 0, 1, 4, 0, 0, 0, 0], &[58, 0, 1, 4, 0, 0, 0, 0][..]].concat();
@@ -164,6 +209,48 @@ mod tests {
             frame([0x01, 0x80, 0xc2, 0, 0, 0x14], &[], 100, &[0xfe, 0xfe, 3]),
             frame([2; 6], &[], 100, &[0xfe, 0xfe, 3, 0x83]),
             frame([2; 6], &[], 0x88cc, &[]),
+            frame(
+                [2; 6],
+                &[],
+                0x8847,
+                &[&labels[4..], &ip6(58, &advertisement)[14..]].concat(),
+            ),
+            frame(
+                [2; 6],
+                &tag,
+                0x8848,
+                &[&labels, &ip4(89, 0, &[])[14..]].concat(),
+            ),
+            frame(
+                [2; 6],
+                &[],
+                0x8847,
+                &[&labels[..], &ip4(17, 0, &ports(68, 67))].concat(),
+            ),
+            frame(
+                [2; 6],
+                &[],
+                0x8847,
+                &[&labels, &[0; 4][..], &ip4(17, 0, &ports(68, 67))].concat(),
+            ),
+            frame(
+                [2; 6],
+                &[],
+                0x8864,
+                &[&session, &[0, 0x57][..], &ip6(58, &advertisement)[14..]].concat(),
+            ),
+            frame(
+                [2; 6],
+                &tag,
+                0x8864,
+                &[&session, &[0x21][..], &ip4(2, 0, &[])[14..]].concat(),
+            ),
+            frame(
+                [2; 6],
+                &[],
+                0x8864,
+                &[&session, &[0xc0, 0x21, 9][..]].concat(),
+            ),
         ];
         for frame in &all {
             assert!(is_control(frame), "{frame:02x?}");
@@ -172,6 +259,7 @@ mod tests {
 
     #[test]
     fn other_traffic_is_none() {
+        let (labels, session) = ([0, 1, 0, 255, 0, 2, 1, 255], [0x11, 0, 0, 1, 0, 30]);
         let echo = [128u8, 0, 0, 0];
         let all = [
             ip6(58, &echo),
@@ -185,6 +273,34 @@ mod tests {
             ip4(6, 0, &ports(68, 67)),
             ip4(1, 0, &[8, 0]),
             frame([2; 6], &[], 0x88f7, &[134; 60]),
+            frame(
+                [2; 6],
+                &[],
+                0x8847,
+                &[&labels, &ip4(6, 0, &ports(68, 67))[14..]].concat(),
+            ),
+            frame(
+                [2; 6],
+                &[],
+                0x8847,
+                &[&labels, &[0; 4][..], &ip4(1, 0, &[8, 0])].concat(),
+            ),
+            // No bottom of the labels.
+            frame(
+                [2; 6],
+                &[],
+                0x8847,
+                &[&labels[..4], &ip4(89, 0, &[])[14..]].concat(),
+            ),
+            frame(
+                [2; 6],
+                &[],
+                0x8864,
+                &[&session, &[0, 0x21][..], &ip4(1, 0, &[8, 0])[14..]].concat(),
+            ),
+            // In tunnels of IP.
+            ip4(47, 0, &[&[0, 0, 8, 0][..], &ip4(89, 0, &[])[14..]].concat()),
+            ip4(4, 0, &ip4(89, 0, &[])[14..]),
         ];
         for frame in &all {
             assert!(!is_control(frame), "{frame:02x?}");
