@@ -18,7 +18,7 @@ use crate::name::Name;
 use crate::pairing::{Pairs, now_ns};
 use crate::port::{Counts, Digest, Port, failed};
 use crate::sink::{End, Kind, Lost, Needs, Note, Packets, Sink, SinkFault, SinkReport};
-use crate::steering::{Order, Progress, Steering};
+use crate::steering::{Order, PortProgress, Progress, Steering};
 use hdrhistogram::Histogram;
 use plan::Plan;
 pub(crate) use shift::{correct, is_group};
@@ -134,7 +134,7 @@ impl Chooser {
 /// Course of a replay.
 #[derive(Clone, Debug)]
 pub struct Report {
-    /// Packets that were handed to the ports.
+    /// Packets that were due.
     pub packets: u64,
     /// Packets that were left out, because hosts, switches and routers configure each other by them.
     pub control: u64,
@@ -150,6 +150,8 @@ pub struct Report {
     pub halted: Duration,
     /// Counts of each port.
     pub ports: Vec<Counts>,
+    /// Packets of each port that were left out while an order had stopped it.
+    pub left_out: Vec<u64>,
     /// Digest of all frames, if the ports make one.
     pub digest: Option<Digest>,
 }
@@ -166,6 +168,7 @@ impl Report {
             late: Lateness::default(),
             halted: Duration::ZERO,
             ports: Vec::new(),
+            left_out: Vec::new(),
             digest: None,
         }
     }
@@ -189,6 +192,8 @@ impl Course {
 /// Sink that sends packets when they are due.
 pub struct ReplaySink {
     ports: Vec<Port>,
+    /// State of each port, without the counts that the port has.
+    states: Vec<PortProgress>,
     settings: Settings,
     /// Chooses the packets of the second port.
     second: Option<Chooser>,
@@ -227,6 +232,7 @@ impl ReplaySink {
         };
         let report = Report::new();
         Ok(Self {
+            states: vec![PortProgress::default(); ports.len()],
             ports,
             second: match &settings.second {
                 None => None,
@@ -335,7 +341,26 @@ impl ReplaySink {
             true => self.obey()?,
             false => due,
         };
-        let due = due.map_or(Ok(None), |due| self.wait(due, port))?;
+        let due = match due.map_or(Ok(None), |due| self.wait(due, port)) {
+            // The port that failed counts the packet that waited, and those after it with it.
+            Err(End::Failed(SinkFault::Port(fault))) => {
+                let mut ports = self.ports.iter_mut();
+                if let Some(port) = ports.find(|port| *port.name() == fault.name) {
+                    let _ = port.take_at(data, is_cut, 0);
+                }
+                self.end = Some(failed(fault));
+                return Ok(());
+            }
+            due => due?,
+        };
+        if due.is_none() && self.plan.packets().is_multiple_of(64) {
+            self.clock().read();
+            self.check_end()?;
+        }
+        if self.states[port].is_stopped {
+            self.states[port].left_out += 1;
+            return Ok(());
+        }
         if let Some(due) = due {
             let clock = self.clock.get_or_insert_with(Clock::begin);
             if let Some(behind) = self.late.leaves(clock, due) {
@@ -343,10 +368,8 @@ impl ReplaySink {
             }
             let late = self.late.last();
             self.lateness.saturating_record(late.as_nanos() as u64);
+            self.states[port].late = late;
             self.planned = due;
-        } else if self.plan.packets().is_multiple_of(64) {
-            self.clock().read();
-            self.check_end()?;
         }
         // Packets that are late wait in their ports, and those of the other port leave first.
         if std::mem::replace(&mut self.port, port) != port {
@@ -442,6 +465,11 @@ impl ReplaySink {
                         let now = self.stopped.unwrap_or(now);
                         self.plan.change_rate(rate, now);
                     }
+                    Order::Port { port, stops } => {
+                        if let Some(state) = self.states.get_mut(port) {
+                            state.is_stopped = stops;
+                        }
+                    }
                     // Packets of a capture are what they are.
                     Order::Traffic(_) => {}
                 }
@@ -466,10 +494,17 @@ impl ReplaySink {
             is_stopped: self.stopped.is_some(),
             ..Progress::default()
         };
-        for counts in self.ports.iter().map(Port::counts) {
+        for (port, state) in self.ports.iter().zip(&self.states) {
+            let counts = port.counts();
             progress.sent += counts.sent;
             progress.bytes += counts.bytes;
             progress.refused += counts.refused();
+            progress.ports.push(PortProgress {
+                sent: counts.sent,
+                bytes: counts.bytes,
+                refused: counts.refused(),
+                ..*state
+            });
         }
         progress
     }
@@ -507,6 +542,7 @@ impl ReplaySink {
         course.control = self.left_out;
         (course.took, course.halted) = (took, self.halted());
         course.ports = self.ports.iter().map(Port::counts).collect();
+        course.left_out = self.states.iter().map(|state| state.left_out).collect();
         let digests = self.ports.iter().filter_map(Port::digest);
         course.digest = digests.reduce(|mut sum, digest| {
             sum.merge(digest);
@@ -586,6 +622,7 @@ impl Sink for ReplaySink {
         }
         // They were handed to the sink too, and left out on purpose.
         report.taken += self.left_out;
+        report.taken += self.states.iter().map(|state| state.left_out).sum::<u64>();
         if cut > 0 && report.kind == Kind::Sent {
             report.notes.push(Note::Cut { packets: cut });
         }

@@ -8,6 +8,7 @@
 //! ```text
 //! {"request":"stop"}                                  {"ok":{"change":1}}; nothing leaves until start
 //! {"request":"start"}
+//! {"request":"stop","port":"eth1"}                    of a replay by two ports: packets of this one are left out until its start
 //! {"request":"set","what":"rate","value":"100kpps"}   as --rate
 //! {"request":"set","what":"speed","value":2}          of a replay: times as fast as captured
 //! {"request":"set","what":"sizes","value":"imix"}     of streams, as --sizes
@@ -22,7 +23,9 @@
 #[doc(hidden)]
 pub mod fuzz_body;
 
+use crate::name::Name;
 use crate::pairing::Pairs;
+use crate::port::{injected, interface};
 use crate::replay::Rate;
 use crate::socket::Reply;
 use crate::socket::protocol::{check_members, text_member};
@@ -50,6 +53,13 @@ pub enum Order {
     Stop,
     /// Go on.
     Start,
+    /// Leave out the packets of a port when they are due, or let them leave again.
+    Port {
+        /// Place among the ports.
+        port: usize,
+        /// Whether they are left out.
+        stops: bool,
+    },
     /// Send at another rate from now on.
     Rate(Rate),
     /// Send other packets of the same streams, from the next number on.
@@ -73,6 +83,38 @@ pub struct Progress {
     pub is_stopped: bool,
     /// Packets of each stream, if there are streams.
     pub streams: Vec<u64>,
+    /// Progress of each port of a replay.
+    pub ports: Vec<PortProgress>,
+}
+
+/// Progress of one of several ports.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct PortProgress {
+    /// Packets that left by it.
+    pub sent: u64,
+    /// Bytes of these frames, without FCS.
+    pub bytes: u64,
+    /// Packets that it refused.
+    pub refused: u64,
+    /// Lateness of its last packet.
+    pub late: Duration,
+    /// Whether an order stopped it alone.
+    pub is_stopped: bool,
+    /// Packets that were left out while it was stopped.
+    pub left_out: u64,
+}
+
+impl PortProgress {
+    fn json(&self, name: &Name) -> Value {
+        json!({
+            "name": name.text(), "sent": self.sent, "bytes": self.bytes, "refused": self.refused,
+            "late_ns": nanoseconds(self.late), "stopped": self.is_stopped, "left_out": self.left_out,
+        })
+    }
+}
+
+fn nanoseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
 impl Progress {
@@ -80,7 +122,7 @@ impl Progress {
         json!({
             "sent": self.sent, "bytes": self.bytes, "refused": self.refused,
             "rate": self.rate.map(|rate| rate.to_string()),
-            "late_ns": u64::try_from(self.late.as_nanos()).unwrap_or(u64::MAX),
+            "late_ns": nanoseconds(self.late),
             "stopped": self.is_stopped,
         })
     }
@@ -156,6 +198,11 @@ impl Steering {
                 Order::Stop => mail.progress.is_stopped = true,
                 Order::Start => mail.progress.is_stopped = false,
                 Order::Rate(rate) => mail.progress.rate = Some(*rate),
+                Order::Port { port, stops } => {
+                    if let Some(port) = mail.progress.ports.get_mut(*port) {
+                        port.is_stopped = *stops;
+                    }
+                }
                 Order::Traffic(_) => {}
             }
         }
@@ -234,6 +281,8 @@ pub struct Remote {
     pub pairs: Option<Arc<Mutex<Pairs>>>,
     /// Names of the streams.
     pub streams: Vec<String>,
+    /// The ports, if there are several in one order.
+    pub ports: Vec<Name>,
 }
 
 impl fmt::Debug for Remote {
@@ -248,8 +297,8 @@ impl Remote {
     /// Answers a request.
     pub fn answer(&self, request: &Value) -> Reply {
         let done = match request["request"].as_str() {
-            Some("stop") => check_members(request, &[]).and_then(|()| self.order(Order::Stop)),
-            Some("start") => check_members(request, &[]).and_then(|()| self.order(Order::Start)),
+            Some("stop") => self.stop_or_start(request, true),
+            Some("start") => self.stop_or_start(request, false),
             Some("set") => self.set(request),
             Some("status") => check_members(request, &[]).and_then(|()| self.status()),
             Some("hold") => match check_members(request, &[]) {
@@ -264,9 +313,48 @@ impl Remote {
         done.map_or_else(Reply::Refused, Reply::Done)
     }
 
+    fn stop_or_start(&self, request: &Value, stops: bool) -> Result<Value, String> {
+        check_members(request, &["port"])?;
+        self.order(match text_member(request, "port")? {
+            Some(name) => Order::Port {
+                port: self.port(name)?,
+                stops,
+            },
+            None if stops => Order::Stop,
+            None => Order::Start,
+        })
+    }
+
+    /// Place of a port, by its name, its interface or its number.
+    fn port(&self, name: &str) -> Result<usize, String> {
+        if self.ports.len() < 2 {
+            return Err(format!(
+                "'{name}': this sender has one port, which stop and start without a name stop and start"
+            ));
+        }
+        let bare = |port: &&Name| interface(port).or(injected(port)) == Some(name);
+        let numbered = || (1..=self.ports.len()).position(|number| number.to_string() == name);
+        let named = self.ports.iter().position(|port| port.text() == name);
+        let alone = || {
+            let is_one = self.ports.iter().filter(bare).count() == 1;
+            self.ports.iter().position(|port| is_one && bare(&port))
+        };
+        named.or_else(alone).or_else(numbered).ok_or_else(|| {
+            let all: Vec<String> = self.ports.iter().map(Name::text).collect();
+            format!(
+                "'{name}' is none of the ports: name {} or a number, 1 or 2",
+                all.join(", ")
+            )
+        })
+    }
+
     fn status(&self) -> Result<Value, String> {
         let (_, progress) = self.steering.ask(None, PATIENCE)?;
         let mut status = progress.json();
+        if self.ports.len() > 1 {
+            let ports = self.ports.iter().zip(&progress.ports);
+            status["ports"] = ports.map(|(name, port)| port.json(name)).collect();
+        }
         if !self.streams.is_empty() {
             let streams = self.streams.iter().zip(&progress.streams);
             let stream = |(name, sent): (&String, &u64)| json!({ "name": name, "sent": sent });
@@ -291,7 +379,12 @@ impl Remote {
     }
 
     fn set(&self, request: &Value) -> Result<Value, String> {
-        check_members(request, &["what", "value"])?;
+        check_members(request, &["what", "value", "port"])?;
+        if let Some(port) = text_member(request, "port")? {
+            return Err(format!(
+                "'{port}': a setting is of the whole sender: two ports have one global order, and so one rate; stop and start take a port"
+            ));
+        }
         let what = text_member(request, "what")?.unwrap_or_default();
         let text = || {
             text_member(request, "value")?.ok_or_else(|| format!("the value of {what} is a string"))
@@ -361,6 +454,7 @@ mod tests {
             making: Mutex::default(),
             pairs: None,
             streams: Vec::new(),
+            ports: Vec::new(),
         }
     }
 
@@ -414,7 +508,7 @@ mod tests {
             (
                 &generated,
                 json!({"request": "stop", "now": true}),
-                "the request stop has no member \"now\"; it has none",
+                "the request stop has no member \"now\"; it has port",
             ),
             (
                 &generated,
@@ -435,12 +529,63 @@ mod tests {
         );
     }
 
+    #[test]
+    fn a_port_is_named_by_name_interface_or_number() {
+        let ports = |names: &[&str]| Remote {
+            ports: names.iter().map(|name| Name::from(*name)).collect(),
+            ..remote(false)
+        };
+        let one = ports(&["af_packet:a"]);
+        let two = ports(&["af_packet:a", "inject:2"]);
+        let queues = ports(&["af_xdp:a:0", "af_xdp:a:1"]);
+        for (remote, name, place) in [
+            (&two, "a", Ok(0)),
+            (&two, "af_packet:a", Ok(0)),
+            (&two, "1", Ok(0)),
+            // A name is more than a number.
+            (&two, "2", Ok(1)),
+            (
+                &two,
+                "0",
+                Err("'0' is none of the ports: name af_packet:a, inject:2 or a number, 1 or 2"),
+            ),
+            (&queues, "af_xdp:a:1", Ok(1)),
+            (&queues, "2", Ok(1)),
+            (
+                &queues,
+                "a",
+                Err("'a' is none of the ports: name af_xdp:a:0, af_xdp:a:1 or a number, 1 or 2"),
+            ),
+            (
+                &one,
+                "a",
+                Err(
+                    "'a': this sender has one port, which stop and start without a name stop and start",
+                ),
+            ),
+        ] {
+            assert_eq!(remote.port(name), place.map_err(str::to_owned), "{name}");
+        }
+        let set = json!({"request": "set", "what": "rate", "value": "max", "port": "a"});
+        assert!(words(&two.answer(&set)).contains("one global order, and so one rate"));
+        two.answer(&json!({"request": "stop", "port": "2"}));
+        two.answer(&json!({"request": "start", "port": "a"}));
+        let orders = two.steering.take(Progress::default());
+        let expected = [(1, true), (0, false)];
+        for (order, expected) in orders.iter().zip(expected) {
+            assert!(matches!(order, Order::Port { port, stops } if (*port, *stops) == expected));
+        }
+        assert_eq!(orders.len(), 2);
+    }
+
     /// Runs the body of the fuzz target over right and over damaged requests.
     #[test]
     fn requests_are_those_of_a_list() {
         let good = "{\"request\":\"stop\"}\n{\"request\":\"start\"}\n{\"request\":\"status\"}\n{\"request\":\"hold\"}\n\
             {\"request\":\"set\",\"what\":\"rate\",\"value\":\"7\"}\n{\"request\":\"set\",\"what\":\"speed\",\"value\":2}\n\
-            {\"request\":\"set\",\"what\":\"sizes\",\"value\":\"imix\"}\n{\"request\":\"stop\",\"of\":1}\n";
+            {\"request\":\"set\",\"what\":\"sizes\",\"value\":\"imix\"}\n{\"request\":\"stop\",\"of\":1}\n\
+            {\"request\":\"stop\",\"port\":\"b\"}\n{\"request\":\"start\",\"port\":\"1\"}\n\
+            {\"request\":\"stop\",\"port\":null}\n{\"request\":\"set\",\"what\":\"rate\",\"value\":\"7\",\"port\":\"a\"}\n";
         fuzz_body::requests(good.as_bytes());
         let mut random = weir_testkit::Random::behind(1);
         for _ in 0..2000 {

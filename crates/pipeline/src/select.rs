@@ -550,6 +550,11 @@ impl Select {
         }
     }
 
+    /// Compiles the expressions for packets of Ethernet, before a file says its link types. **Errors**: one is wrong for every link type.
+    pub fn compile_early(&self) -> Result<(), PlanError> {
+        self.filters(LinkType::ETHERNET, None).map(|_| ())
+    }
+
     /// Returns the filters for packets of a link type, made at the first request.
     fn filters(
         &self,

@@ -7,6 +7,7 @@
 //! sent      packets and bytes so far
 //! missed    refused packets, and how late the last packet was
 //! arrived   packets at the other end, if they are received there
+//! ports     packets of each, if there are two
 //! streams   packets of each
 //! state     what is typed, or the answer to it
 //! keys
@@ -62,6 +63,23 @@ pub struct Arrived {
     pub is_down: bool,
 }
 
+/// State of one of two ports.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PortState {
+    /// Name of the port.
+    pub name: String,
+    /// Packets that left by it.
+    pub sent: u64,
+    /// Packets that it refused.
+    pub refused: u64,
+    /// Lateness of its last packet, ns.
+    pub late_ns: u64,
+    /// Whether an order stopped it alone.
+    pub is_stopped: bool,
+    /// Packets that were left out while it was stopped.
+    pub left_out: u64,
+}
+
 /// State of a sender.
 #[derive(Clone, Debug, Default)]
 pub struct Sending {
@@ -81,6 +99,8 @@ pub struct Sending {
     pub is_stopped: bool,
     /// Packets at the other end, if they are received there.
     pub arrived: Option<Arrived>,
+    /// The ports, if there are two.
+    pub ports: Vec<PortState>,
     /// Names of the streams, and packets of each.
     pub streams: Vec<(String, u64)>,
     /// Counts each half second, the latest at the end.
@@ -153,6 +173,8 @@ pub enum Effect {
     Stop,
     /// Go on.
     Start,
+    /// Leave out the packets of a port, or let them leave again: its name, and whether they are left out.
+    Port(String, bool),
     /// Change a setting: its name, and its value.
     Set(&'static str, String),
 }
@@ -210,6 +232,12 @@ impl SenderUi {
             Key::Char('?') => self.has_help = true,
             Key::Char(' ') if sending.is_stopped => return Effect::Start,
             Key::Char(' ') => return Effect::Stop,
+            Key::Char(number @ ('1' | '2')) => {
+                let port = sending.ports.get(usize::from(number == '2'));
+                if let Some(port) = port {
+                    return Effect::Port(port.name.clone(), !port.is_stopped);
+                }
+            }
             Key::Char('+') | Key::Up => return stepped(sending, STEP),
             Key::Char('-') | Key::Down => return stepped(sending, 1.0 / STEP),
             Key::Char('r') => self.typed = Some(("rate", String::new())),
@@ -268,6 +296,7 @@ pub fn draw_sender(sending: &Sending, ui: &SenderUi, (look, area): (Look, Rect))
     }
     page.rates(sending);
     page.counts(sending);
+    page.ports(sending);
     page.streams(sending);
     page.foot(sending, ui);
     page.buffer
@@ -351,7 +380,12 @@ impl Page {
             ("^L, ^Z", "draw again; suspend (fg goes on)"),
             ("q, ^C", "end the sender"),
         ];
-        for (keys, does) in before.iter().chain(of_traffic).chain(&after) {
+        let of_ports = match sending.ports.is_empty() {
+            true => &[][..],
+            false => &[("1, 2", "leave out packets of this port; again: go on")],
+        };
+        let all = before.iter().chain(of_traffic).chain(of_ports);
+        for (keys, does) in all.chain(&after) {
             self.put(1, self.line, keys, look.accent());
             self.put(14, self.line, does, look.plain());
             self.line += 1;
@@ -458,6 +492,33 @@ impl Page {
         }
     }
 
+    fn ports(&mut self, sending: &Sending) {
+        let look = self.look;
+        for (number, port) in (1..).zip(&sending.ports) {
+            let name = clean(&port.name, look.ascii);
+            let (state, style) = match port.is_stopped {
+                true => ("stopped", look.warning()),
+                false => ("", look.plain()),
+            };
+            let mut parts = vec![
+                (shortened(&name, 16), look.plain()),
+                (grouped(port.sent), look.chosen()),
+            ];
+            if port.is_stopped {
+                parts.push((state.to_owned(), style));
+            }
+            if port.left_out > 0 {
+                parts.push((format!("{} left out", grouped(port.left_out)), look.plain()));
+            }
+            if port.refused > 0 {
+                parts.push((format!("{} refused", grouped(port.refused)), look.alarm()));
+            }
+            let late = latency(port.late_ns.try_into().unwrap_or(i64::MAX));
+            parts.push((format!("{late} late"), look.plain()));
+            self.figures(&format!("port {number}"), &parts);
+        }
+    }
+
     fn streams(&mut self, sending: &Sending) {
         let look = self.look;
         let end = self.buffer.area.height - 3;
@@ -524,7 +585,11 @@ impl Page {
             true => "x speed",
             false => "s sizes  f field",
         };
-        let keys = format!("q end  space {space}  +- r rate  {more}  ? help");
+        let ports = match sending.ports.is_empty() {
+            true => "",
+            false => "  1 2 port",
+        };
+        let keys = format!("q end  space {space}  +- r rate  {more}{ports}  ? help");
         self.put(1, height - 1, &keys, look.faint());
     }
 }
@@ -547,6 +612,8 @@ mod tests {
             press(&mut ui, Key::Char('-'), &sending),
             set("rate", "90900pps")
         );
+        // There are no two ports.
+        assert_eq!(press(&mut ui, Key::Char('1'), &sending), Effect::None);
         for key in "r2kppq".chars() {
             assert_eq!(press(&mut ui, Key::Char(key), &sending), Effect::None);
         }
@@ -558,6 +625,16 @@ mod tests {
         sending.is_stopped = true;
         assert_eq!(press(&mut ui, Key::Char(' '), &sending), Effect::Start);
         sending.is_replay = true;
+        sending.ports = [("one", false), ("two", true)]
+            .map(|(name, is_stopped)| PortState {
+                name: name.to_owned(),
+                is_stopped,
+                ..PortState::default()
+            })
+            .to_vec();
+        let port = |name: &str, stops| Effect::Port(name.to_owned(), stops);
+        assert_eq!(press(&mut ui, Key::Char('1'), &sending), port("one", true));
+        assert_eq!(press(&mut ui, Key::Char('2'), &sending), port("two", false));
         for (rate, effect) in [
             (Some("0.5pps"), set("rate", "0.55pps")),
             (Some("2x"), set("speed", "2.2")),

@@ -3,7 +3,7 @@
 use crate::cli::ctl::{CtlArgs, CtlCommand, Setting};
 use crate::cli::{self, SketchArg};
 use crate::firewall::{self, control_socket};
-use crate::numbers::grouped;
+use crate::numbers::{grouped, latency};
 use crate::outcome::{Outcome, answer, say, say_plain, stop_on_signals};
 use crate::outputs::Maker;
 use crate::port;
@@ -47,8 +47,8 @@ pub fn run(arguments: &CtlArgs) -> anyhow::Result<Outcome> {
             }
             request
         }
-        CtlCommand::Stop => json!({ "request": "stop" }),
-        CtlCommand::Start => json!({ "request": "start" }),
+        CtlCommand::Stop { port } => of_port(json!({ "request": "stop" }), port.as_ref()),
+        CtlCommand::Start { port } => of_port(json!({ "request": "start" }), port.as_ref()),
         CtlCommand::Status => json!({ "request": "status" }),
         CtlCommand::Hold => return hold(path).or_else(refused),
     };
@@ -62,7 +62,7 @@ pub fn run(arguments: &CtlArgs) -> anyhow::Result<Outcome> {
             Ok(answer(&format!("{}\n", terminal::json(kind, &value))))
         }
         Ok(value) if matches!(arguments.command, CtlCommand::Status) => {
-            Ok(answer(&format!("{}\n", status_line(&value))))
+            Ok(answer(&status_lines(&value)))
         }
         Ok(value) => Ok(answer(&format!("in force: change {}\n", value["change"]))),
         Err(error) => refused(error),
@@ -86,21 +86,41 @@ fn hold(path: &Path) -> Result<Outcome, Error> {
     Ok(Outcome::Done)
 }
 
-/// Progress of a sender in a line.
-fn status_line(value: &Value) -> String {
-    let number = |name: &str| grouped(value[name].as_u64().unwrap_or_default());
-    let rate = value["rate"].as_str().unwrap_or("times of its own");
-    let state = match value["stopped"].as_bool() {
+/// A request about one of several ports, if one is named.
+fn of_port(mut request: Value, port: Option<&Name>) -> Value {
+    if let Some(port) = port {
+        request["port"] = port.text().into();
+    }
+    request
+}
+
+/// Progress of a sender in a line, and a line for each of several ports.
+fn status_lines(value: &Value) -> String {
+    let number = |value: &Value, name: &str| value[name].as_u64().unwrap_or_default();
+    let state = |value: &Value| match value["stopped"].as_bool() {
         Some(true) => "stopped",
         _ => "sending",
     };
-    format!(
-        "{} sent, {} bytes, {} refused, {state}, rate {}",
-        number("sent"),
-        number("bytes"),
-        number("refused"),
-        terminal::printable(rate),
-    )
+    let counts = |value: &Value| {
+        let [sent, bytes, refused] =
+            ["sent", "bytes", "refused"].map(|name| grouped(number(value, name)));
+        format!(
+            "{sent} sent, {bytes} bytes, {refused} refused, {}",
+            state(value)
+        )
+    };
+    let rate = value["rate"].as_str().unwrap_or("times of its own");
+    let mut text = format!("{}, rate {}\n", counts(value), terminal::printable(rate));
+    for port in value["ports"].as_array().into_iter().flatten() {
+        text += &format!(
+            "  {}: {}, {} left out, the last {} late\n",
+            terminal::printable(port["name"].as_str().unwrap_or_default()),
+            counts(port),
+            grouped(number(port, "left_out")),
+            latency(i64::try_from(number(port, "late_ns")).unwrap_or(i64::MAX)),
+        );
+    }
+    text
 }
 
 /// Reads the rate of a request to a sender whose link has this speed, bit/s. **Errors**: the reason of a refusal.
@@ -177,7 +197,7 @@ fn request(setting: &Setting) -> anyhow::Result<Value> {
         }
         Setting::Sketch { sketch } => set("sketch", sketch_name(*sketch).into()),
         Setting::Memory { bytes } => set("memory", (*bytes).into()),
-        Setting::Rate { rate } => set("rate", rate.as_str().into()),
+        Setting::Rate { rate, port } => of_port(set("rate", rate.as_str().into()), port.as_ref()),
         Setting::Speed { speed } => set("speed", (*speed).into()),
         Setting::Sizes { sizes } => set("sizes", sizes.as_str().into()),
         Setting::Field { field } => set("field", field.as_str().into()),

@@ -15,6 +15,7 @@ mod workers;
 use crate::cli::{self, GenerateArgs};
 use crate::ctl;
 use crate::emit::refuse_terminal;
+use crate::links::SenderLinks;
 use crate::numbers::packets;
 use crate::outcome::{self, Outcome, answer, io_words, say, say_plain, stop_on_signals};
 use crate::outputs::{absent_directory, refuse_bare_interface, refuse_record};
@@ -346,13 +347,14 @@ fn send(
     port.check(LinkType::ETHERNET)
         .map_err(|fault| anyhow::anyhow!(port::fault_line(&fault)))?;
     let receiver = receive::open(arguments, &sending.streams)?;
+    let links = SenderLinks::open(std::slice::from_ref(&arguments.sink));
     tell_begin(arguments, limit, sending);
     if matches!(sending.rate, Some(Rate::Packets(per_s)) if per_s <= SLOW) {
         maker.hurries_not();
     }
     if let Some(receiver) = receiver {
         let (sent, (received, streams), mut pace) = receive::exchange(
-            receiver,
+            (receiver, links),
             walls,
             (port, maker),
             (sending.pace(), &steered),
@@ -360,7 +362,7 @@ fn send(
         )?;
         let counts = sent.port.counts();
         let fate = (counts.sent, counts.refused());
-        let (outcome, _) = ended(arguments, vec![sent], &mut pace);
+        let (outcome, _) = ended(arguments, vec![sent], &mut pace, false);
         let streams: Vec<(u64, u64)> = streams.into_iter().map(|count| (count, 0)).collect();
         let told = received.tell((arguments.json, arguments.strict), fate, &streams);
         let is_done = told == Outcome::Done && outcome == Outcome::Done && !steered.has_failed();
@@ -368,11 +370,13 @@ fn send(
     }
     walls.raise(&[])?;
     let fronts = steered.serve(stop, None)?;
+    let links = links.watch()?;
     let mut pace = Pace::begin(&arguments.sink, stop, limit.time);
     let mut sender = Sender::new(&mut port, maker, &mut pace, sending.pace());
     sender.steering = steered.steering();
     let done = sender.send();
     drop(fronts);
+    let lost_link = links.end();
     ctl::tell_lost(&arguments.sink, steered.steering());
     let sent = Sent {
         done,
@@ -380,7 +384,7 @@ fn send(
         rows: Vec::new(),
         made: maker.made,
     };
-    let (outcome, whole) = ended(arguments, vec![sent], &mut pace);
+    let (outcome, whole) = ended(arguments, vec![sent], &mut pace, lost_link);
     let is_done = outcome == Outcome::Done && !steered.has_failed();
     Ok((Outcome::of(is_done), whole))
 }
@@ -404,17 +408,20 @@ fn shared(
         is_paced: false,
         streams: Vec::new(),
     };
+    let links = SenderLinks::open(std::slice::from_ref(&arguments.sink));
     tell_begin(arguments, limit, &sending);
     walls.raise(&[])?;
+    let links = links.watch()?;
     let mut pace = Pace::begin(&arguments.sink, stop, limit.time);
     let all = workers::run(wanted, ports, limit.time, stop)?;
+    let lost_link = links.end();
     let mut rows = all[0].rows.clone();
     for sent in &all[1..] {
         for (sum, row) in rows.iter_mut().zip(&sent.rows) {
             (sum.1, sum.2) = (sum.1 + row.1, sum.2 + row.2);
         }
     }
-    let (outcome, whole) = ended(arguments, all, &mut pace);
+    let (outcome, whole) = ended(arguments, all, &mut pace, lost_link);
     if whole && arguments.truth {
         let told = tell_rows(arguments, &rows, "expression");
         return Ok(Outcome::of(
@@ -441,8 +448,13 @@ fn open(arguments: &GenerateArgs, is_paced: bool) -> anyhow::Result<Port> {
     })
 }
 
-/// Tells what was not sent, and the summary.
-fn ended(arguments: &GenerateArgs, all: Vec<Sent>, pace: &mut Pace) -> (Outcome, bool) {
+/// Tells what was not sent, and the summary. A link that was lost, and packets that an interface dropped, are errors with `--strict`.
+fn ended(
+    arguments: &GenerateArgs,
+    all: Vec<Sent>,
+    pace: &mut Pace,
+    lost_link: bool,
+) -> (Outcome, bool) {
     let name = arguments.sink.text();
     let (mut faults, mut made, mut tally) = (Vec::new(), 0, Tally::default());
     let mut is_null = false;
@@ -482,7 +494,8 @@ fn ended(arguments: &GenerateArgs, all: Vec<Sent>, pace: &mut Pace) -> (Outcome,
     let done = if is_null { "thrown away" } else { "sent" };
     let digest = digest.map_or_else(String::new, |digest| format!(", digest {digest}"));
     say_plain(&format!("{}{digest}", pace.summary(tally, done)));
-    let outcome = Outcome::of(faults.is_empty() && (is_held || !arguments.strict));
+    let is_whole = is_held && !lost_link && dropped == 0;
+    let outcome = Outcome::of(faults.is_empty() && (is_whole || !arguments.strict));
     (outcome, not_sent == 0)
 }
 

@@ -18,6 +18,7 @@ mod generate;
 pub mod help;
 mod info;
 mod interfaces;
+mod links;
 mod measure;
 mod outcome;
 mod outputs;

@@ -1,6 +1,7 @@
 //! The other end of a sender: an interface that receives the packets, and the fate of each.
 
 use crate::capture::{self, CaptureRequest};
+use crate::links::{Changes, LOOK};
 use crate::numbers::{counted, duration, grouped, latency, percent};
 use crate::outcome::{Outcome, answer, say, say_plain};
 use crate::port;
@@ -32,12 +33,6 @@ use weir_packet::LinkType;
 
 /// Time without a packet after which the capture ends.
 pub const QUIET: Duration = Duration::from_millis(500);
-
-/// Pause between two looks at the link of the other end.
-const LOOK: Duration = Duration::from_millis(20);
-
-/// Most messages about a link while packets arrive.
-const TOLD: u64 = 10;
 
 /// The other end, whose capture is open.
 pub struct Receiver {
@@ -277,36 +272,11 @@ pub fn wait_for_the_last(pairs: &Mutex<Pairs>, stop: &AtomicBool, time: Duration
 
 /// Tells, until `stop` is set, when interfaces lose their link, and when they have it again.
 fn look_at(links: &Links, clock: &Clock, pairs: &Mutex<Pairs>, stop: &AtomicBool) {
-    let mut down: BTreeMap<String, Instant> = BTreeMap::new();
-    let mut told = 0;
-    let mut tell = |line: String| {
-        told += 1;
-        match told {
-            ..=TOLD => say(&format!("--receive {line}")),
-            _ if told == TOLD + 1 => say("--receive: later changes of the link are counted alone"),
-            _ => {}
-        }
-    };
+    let mut changes = Changes::new("--receive ", "nothing arrives by it", clock.clone());
     while !stop.load(Ordering::Relaxed) {
-        for (name, is_up) in links.states() {
-            match (is_up, down.get(name)) {
-                (Some(false), None) => {
-                    down.insert(name.to_owned(), Instant::now());
-                    let time = clock.text(now_ns());
-                    tell(format!(
-                        "{name}: the link is down, at {time}: nothing arrives by it"
-                    ));
-                }
-                (Some(true), Some(since)) => {
-                    let time = duration(since.elapsed());
-                    tell(format!("{name}: the link is up again, after {time}"));
-                    down.remove(name);
-                }
-                _ => {}
-            }
-        }
+        changes.note(links.states());
         let mut pairs = pairs.lock().unwrap_or_else(PoisonError::into_inner);
-        pairs.note_link(!down.is_empty());
+        pairs.note_link(changes.is_down());
         drop(pairs);
         std::thread::sleep(LOOK);
     }

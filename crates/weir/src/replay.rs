@@ -2,6 +2,7 @@
 
 use crate::cli::{self, replay::ReplayArgs};
 use crate::ctl;
+use crate::links::{SenderLinks, Watch};
 use crate::numbers::{bit_rate, bytes, counted, duration, grouped, rate};
 use crate::outcome::{Outcome, answer, say, say_plain, stop_on_signals};
 use crate::outputs::refuse_bare_interface;
@@ -25,12 +26,14 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use weir_engine::event::On;
 use weir_engine::name::Name;
-use weir_engine::outputs::Target;
+use weir_engine::outputs::{Outputs, Target};
 use weir_engine::pairing::Pairs;
+use weir_engine::port::Counts;
 use weir_engine::records::{self, Query};
 use weir_engine::replay::{Addresses, Course, Rate, ReplaySink, Report, Second, Settings};
 use weir_engine::run::{Ended, Run, Setup};
 use weir_engine::session::{End, Session};
+use weir_engine::sink::Note;
 use weir_engine::steering::{Remote, Steering};
 use weir_io::network::Network;
 use weir_messages::guards::{injecting_line, sending_line};
@@ -141,10 +144,7 @@ pub fn run(arguments: ReplayArgs) -> anyhow::Result<Outcome> {
         })
         .transpose()?;
     settings.pairs = receiver.as_ref().map(Receiver::pairs);
-    let words = (rate_words(&arguments, rate), end_words(&arguments));
-    for name in &ports {
-        tell_begin(&arguments, name, &words);
-    }
+    let links = SenderLinks::open(&ports);
     let sink = ReplaySink::new(opened, settings).map_err(|why| anyhow!("--split-by: {why}"))?;
     let link = share_of_link(&ports[0], 1.0).ok();
     let remote = steering.clone().map(|steering| Remote {
@@ -155,6 +155,7 @@ pub fn run(arguments: ReplayArgs) -> anyhow::Result<Outcome> {
         making: Mutex::default(),
         pairs: receiver.as_ref().map(Receiver::pairs),
         streams: Vec::new(),
+        ports: ports.clone(),
     });
     let course = sink.course();
     let target: Target = (ports[0].text(), Some(Box::new(sink)));
@@ -170,14 +171,21 @@ pub fn run(arguments: ReplayArgs) -> anyhow::Result<Outcome> {
         stop: Arc::clone(&stop),
         ..Setup::default()
     });
+    run.compile()
+        .map_err(|error| weir_messages::refusals::refused(&error, &Terms::PACKETS))?;
+    let words = (rate_words(&arguments, rate), end_words(&arguments));
+    for name in &ports {
+        tell_begin(&arguments, name, &words);
+    }
     // The time of the replay says more than the part of the file that is read ahead.
     let mut show = Show::new(true, false, 1, false);
-    let mut fronts = None;
+    let (mut fronts, mut watch) = (None, None);
     let fronts_of = (script.clone(), screen);
     let begin = || {
         if let Some(remote) = remote {
             fronts = Some(ctl::serve_sender(bound, fronts_of, remote)?);
         }
+        watch = Some(links.watch()?);
         Ok(())
     };
     let replay = Replay {
@@ -212,6 +220,7 @@ pub fn run(arguments: ReplayArgs) -> anyhow::Result<Outcome> {
         }
     };
     drop(fronts);
+    let lost_link = watch.is_some_and(Watch::end);
     ctl::tell_lost(&ports[0], steering.as_deref());
     show.outputs(&outputs, &ended);
     if let Some(query) = &session.query {
@@ -224,7 +233,13 @@ pub fn run(arguments: ReplayArgs) -> anyhow::Result<Outcome> {
         &arguments,
         &mut show,
         &ended,
-        &(report.clone(), refused),
+        &Sent {
+            report: report.clone(),
+            refused,
+            // With a receiver, the packets that arrived tell.
+            has_lost: receivers.is_empty() && (lost_link || has_dropped(&outputs)),
+            ports: of_ports,
+        },
         stop.load(Ordering::Relaxed),
     );
     let told = received.map_or(Outcome::Done, |received| {
@@ -291,9 +306,16 @@ fn check_receiver(arguments: &ReplayArgs, name: &Name) -> anyhow::Result<()> {
         return Ok(());
     };
     let network = Network::read().unwrap_or_default();
-    let is_cable = network.named(interface).is_none_or(|it| it.is_cable);
+    let found = network.named(interface);
+    let is_cable = found.is_none_or(|it| it.is_cable);
     if is_cable || arguments.dst_mac.is_some() || arguments.as_is {
         return Ok(());
+    }
+    if found.is_some_and(|it| it.is_loopback) {
+        bail!(
+            "{interface} brings packets back to this host, which answers those that are for it: send them --as-is all the same, or by the \
+             end of a virtual cable"
+        );
     }
     bail!(
         "{interface} leads to other stations, and the frames have the addresses of the capture: name the station that is to get \
@@ -421,15 +443,25 @@ fn tell_begin(arguments: &ReplayArgs, name: &Name, (rate, end): &(String, String
     }
 }
 
+/// Packets that left, and that did not.
+struct Sent {
+    report: Report,
+    refused: u64,
+    /// Whether a link was down, or an interface dropped packets.
+    has_lost: bool,
+    /// Names of the ports, if there are two.
+    ports: Vec<String>,
+}
+
 /// Prints the end, and returns the outcome.
 fn finish(
     arguments: &ReplayArgs,
     show: &mut Show,
     ended: &Ended,
-    result: &(Report, u64),
+    result: &Sent,
     is_stopped: bool,
 ) -> Outcome {
-    let (report, _) = result;
+    let report = &result.report;
     let is_held = report.late.is_held();
     if !is_held {
         let why = why_not_held(report.halted, report.late);
@@ -459,8 +491,17 @@ fn finish(
     if !show.is_unread() {
         say_plain(&summary(ended, result, ending.is_interrupted()));
     }
-    let failed = !show.faults.is_empty() || arguments.strict && !is_held;
+    let failed = !show.faults.is_empty() || arguments.strict && (!is_held || result.has_lost);
     Outcome::of(!failed && answered == Outcome::Done)
+}
+
+/// Whether an interface dropped packets that it had taken.
+fn has_dropped(outputs: &Outputs) -> bool {
+    let mut notes = outputs
+        .reports()
+        .filter_map(|(_, report)| report)
+        .flat_map(|it| it.notes);
+    notes.any(|note| matches!(note, Note::Dropped { .. }))
 }
 
 /// Packets and bytes that left all ports.
@@ -471,7 +512,13 @@ fn sent(report: &Report) -> (u64, u64) {
     })
 }
 
-fn summary(ended: &Ended, (report, refused): &(Report, u64), is_interrupted: bool) -> String {
+fn summary(ended: &Ended, result: &Sent, is_interrupted: bool) -> String {
+    let Sent {
+        report,
+        refused,
+        ports,
+        ..
+    } = result;
     let (packets, sent_bytes) = sent(report);
     let seconds = report.took.as_secs_f64().max(1e-9);
     let ledger = &ended.ledger;
@@ -494,6 +541,12 @@ fn summary(ended: &Ended, (report, refused): &(Report, u64), is_interrupted: boo
             "{} left out (--control-traffic)",
             counted(report.control, "control packet")
         ));
+    }
+    for (port, &left_out) in ports.iter().zip(&report.left_out) {
+        if left_out > 0 {
+            let packets = counted(left_out, "packet");
+            parts.push(format!("{packets} of {port} left out while it was stopped"));
+        }
     }
     parts.push(format!("{} refused", grouped(*refused)));
     if !report.lateness.is_empty() {
@@ -525,12 +578,13 @@ fn time_words(ns: u64) -> String {
     }
 }
 
-fn object(
-    show: &Show,
-    ended: &Ended,
-    (report, refused): &(Report, u64),
-    is_interrupted: bool,
-) -> Value {
+fn object(show: &Show, ended: &Ended, result: &Sent, is_interrupted: bool) -> Value {
+    let Sent {
+        report,
+        refused,
+        ports,
+        ..
+    } = result;
     let (packets, bytes) = sent(report);
     let ledger = &ended.ledger;
     let at = |share: f64| report.lateness.value_at_quantile(share);
@@ -550,6 +604,15 @@ fn object(
         },
         "fault": show.faults.first(),
     });
+    if !ports.is_empty() {
+        let all = ports.iter().zip(&report.ports).zip(&report.left_out);
+        let port = |((name, counts), left_out): ((&String, &Counts), &u64)| {
+            json!({
+                "name": name, "sent": counts.sent, "bytes": counts.bytes, "refused": counts.refused(), "left_out": left_out,
+            })
+        };
+        object["ports"] = all.map(port).collect();
+    }
     if is_interrupted {
         object["interrupted"] = true.into();
     }

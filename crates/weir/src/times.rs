@@ -10,6 +10,7 @@ use weir_messages::moment::{Meaning, Moment};
 use weir_pipeline::select::Span;
 
 /// The present and the time zone, by which times of options are understood.
+#[derive(Clone)]
 pub struct Clock {
     now: Timestamp,
     zone: TimeZone,

@@ -64,6 +64,15 @@ impl Lane {
 }
 
 impl Run {
+    /// Compiles the expressions before anything is read. **Errors**: one is wrong for every link type.
+    pub fn compile(&self) -> Result<(), Error> {
+        match self.stages.select().compile_early() {
+            // A run that is stopped ends where it would read.
+            Ok(()) | Err(PlanError::Stopped) => Ok(()),
+            Err(why) => Err(Error::Refused { name: None, why }),
+        }
+    }
+
     /// Compiles the expressions for these captures, and opens the outputs. Returns `false` if the
     /// run was stopped in the meantime.
     ///

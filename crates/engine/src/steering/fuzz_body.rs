@@ -1,6 +1,7 @@
 //! Any requests to a sender: each is refused, or does what a list of the known requests says.
 
 use super::{Order, Progress, Remote, Steering};
+use crate::name::Name;
 use crate::replay::Rate;
 use crate::socket::Reply;
 use serde_json::Value;
@@ -19,11 +20,16 @@ fn expected(request: &Value) -> Option<Option<&'static str>> {
     let members = request.as_object()?;
     let has_only = |names: &[&str]| members.keys().all(|name| names.contains(&name.as_str()));
     let kind = request["request"].as_str()?;
+    let port = members.get("port").filter(|port| !port.is_null());
+    if let ("stop" | "start", Some(port)) = (kind, port) {
+        let is_port = matches!(port.as_str()?, "af_packet:a" | "a" | "1" | "null" | "2");
+        return (is_port && has_only(&["request", "port"])).then_some(Some("port"));
+    }
     match kind {
-        "stop" if has_only(&["request"]) => Some(Some("stop")),
-        "start" if has_only(&["request"]) => Some(Some("start")),
+        "stop" if has_only(&["request", "port"]) => Some(Some("stop")),
+        "start" if has_only(&["request", "port"]) => Some(Some("start")),
         "status" | "hold" if has_only(&["request"]) => Some(None),
-        "set" if has_only(&["request", "what", "value"]) => {
+        "set" if has_only(&["request", "what", "value", "port"]) && port.is_none() => {
             let value = &request["value"];
             let is_right = match request["what"].as_str()? {
                 "rate" => value.as_str().is_some_and(|text| rate(text).is_ok()),
@@ -46,6 +52,7 @@ pub fn requests(bytes: &[u8]) {
         making: Mutex::default(),
         pairs: None,
         streams: Vec::new(),
+        ports: ["af_packet:a", "null"].map(Name::from).to_vec(),
     };
     let mut changes = 0;
     for line in bytes.split(|byte| *byte == b'\n') {
@@ -68,6 +75,7 @@ pub fn requests(bytes: &[u8]) {
             .map(|order| match order {
                 Order::Stop => "stop",
                 Order::Start => "start",
+                Order::Port { .. } => "port",
                 Order::Rate(_) => "rate",
                 Order::Traffic(_) => "traffic",
             })

@@ -22,6 +22,7 @@ Examples:
   sudo weir ctl --control s.sock set rate 50kpps  send faster from now on
   sudo weir ctl --control s.sock set field ipv4.ttl=9  send other packets
   sudo weir ctl --control s.sock stop  let nothing leave until weir ctl start
+  sudo weir ctl --control s.sock stop eth2  leave out the packets of eth2 (weir replay --to eth1 --to2 eth2)
   sudo weir ctl --control s.sock hold  end the sender with this command
 
 When the command ends, its change is in force. A firewall takes set rules too, and has weir firewall ctl.
@@ -47,13 +48,13 @@ pub struct ControlArgs {
 pub struct SteerArgs {
     /// Take requests of weir ctl at the socket PATH.
     ///
-    /// weir ctl --control PATH stops and starts the sender, sets its rate, and of generated streams the sizes and fields.
+    /// weir ctl --control PATH stops and starts the sender, or one of two ports, sets its rate, and of generated streams the sizes and fields.
     #[arg(hide_short_help = true, help_heading = TUNING, long, value_name = "PATH")]
     pub control: Option<Name>,
     /// Show the sender on the whole screen; keys change it.
     ///
     /// Rates asked and reached, streams, and what is missed. + and - change the rate, r sets it, s and f set sizes and fields of generated
-    /// streams, x the speed of a replay, space stops and starts, q ends.
+    /// streams, x the speed of a replay. Space stops and starts, 1 and 2 stop and start one of two ports, q ends.
     #[arg(help_heading = ANSWER, long, conflicts_with = "json")]
     pub watch: bool,
     /// Run a Lua 5.4 program that steers the sender.
@@ -110,9 +111,17 @@ pub enum CtlCommand {
         split: Option<Name>,
     },
     /// Stop sending, until start
-    Stop,
+    Stop {
+        /// Leave out the packets of this port alone: its name, 1 or 2
+        #[arg(value_name = "PORT")]
+        port: Option<Name>,
+    },
     /// Go on sending
-    Start,
+    Start {
+        /// Let the packets of this port leave again: its name, 1 or 2
+        #[arg(value_name = "PORT")]
+        port: Option<Name>,
+    },
     /// Print how many packets a sender has sent
     Status,
     /// End the sender when this command ends.
@@ -152,6 +161,9 @@ pub enum Setting {
         /// Rate, as for weir generate --rate
         #[arg(value_name = "RATE", value_parser = rate_text)]
         rate: String,
+        /// A port, which the sender refuses with the reason.
+        #[arg(hide = true)]
+        port: Option<Name>,
     },
     /// Replay so many times as fast
     Speed {

@@ -157,8 +157,8 @@ pub struct GenerateArgs {
     pub forever: bool,
     /// Fail if the rate is not held, or a packet is lost.
     ///
-    /// The rate is not held if a packet leaves more than a second late, or the last packet more than 10 ms late. --receive finds the
-    /// losses.
+    /// The rate is not held if a packet leaves more than a second late, or the last packet more than 10 ms late. A link that was down and
+    /// drops of the interface are losses; --receive finds all of them.
     #[arg(help_heading = TIME, long)]
     pub strict: bool,
     /// Who may be sent to.

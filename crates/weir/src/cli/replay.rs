@@ -91,8 +91,8 @@ pub struct ReplayArgs {
     pub stop_after: Option<u64>,
     /// Also send ARP, DHCP, STP, OSPF and the like.
     ///
-    /// ARP, ND, DHCP, redirects, IGMP, MLD; STP, LLDP, LACP, CDP, 802.1X, PPPoE discovery; OSPF, IS-IS, VRRP, EIGRP, PIM, RIP,
-    /// HSRP, GLBP, LDP; also after VLAN tags and IPv6 extension headers.
+    /// ARP, ND, DHCP, redirects, IGMP, MLD; STP, LLDP, LACP, CDP, 802.1X, PPPoE discovery, PPP control; OSPF, IS-IS, VRRP, EIGRP, PIM, RIP,
+    /// HSRP, GLBP, LDP; also after VLAN tags, MPLS labels and IPv6 extension headers, and in PPPoE.
     #[arg(help_heading = SELECT, long)]
     pub control_traffic: bool,
     /// Set how fast: original, max, 100kpps, 2Gbit/s, 50%.
@@ -124,8 +124,8 @@ pub struct ReplayArgs {
     pub spin: bool,
     /// Fail if the rate is not held, or a packet is lost.
     ///
-    /// The rate is not held if a packet leaves more than a second late, or the last packet more than 10 ms late. --receive finds the
-    /// losses.
+    /// The rate is not held if a packet leaves more than a second late, or the last packet more than 10 ms late. A link that was down and
+    /// drops of the interface are losses; --receive finds all of them.
     #[arg(help_heading = TIME, long)]
     pub strict: bool,
     /// Packets a second, as in tcpreplay

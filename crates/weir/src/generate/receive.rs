@@ -7,6 +7,7 @@ use super::sender::Sender;
 use super::steer::Steered;
 use crate::cli::GenerateArgs;
 use crate::ctl;
+use crate::links::SenderLinks;
 use crate::port::Port;
 use crate::receive::{self, QUIET, Received, Receiver, wait_for_the_last};
 use crate::walls::Walls;
@@ -54,7 +55,7 @@ pub fn open(arguments: &GenerateArgs, streams: &[String]) -> anyhow::Result<Opti
 
 /// Sends packets, and receives them at the same time. Returns their fate, and the packets of each stream that were handed to the port.
 pub fn exchange(
-    receiver: Receiver,
+    (receiver, links): (Receiver, SenderLinks),
     walls: &Walls,
     (mut port, maker): (Port, &mut Maker),
     (rate, steered): ((Option<Rate>, bool), &Steered),
@@ -73,7 +74,7 @@ pub fn exchange(
         (done, (maker.made, streams), pace)
     };
     let pairs = receiver.pairs();
-    let begin = || steered.serve(halt, Some(pairs));
+    let begin = || Ok((steered.serve(halt, Some(pairs))?, links.watch()?));
     let ((done, (made, streams), pace), received) = receiver.meanwhile(walls, begin, send)?;
     ctl::tell_lost(&name, steered.steering());
     let sent = Sent {

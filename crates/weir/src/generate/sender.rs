@@ -257,6 +257,8 @@ impl<'a> Sender<'a> {
                         let due_before = waiting.map(|_| due);
                         due = self.set_rate(rate, due_before, self.stopped.unwrap_or(now));
                     }
+                    // A sink is one port, and orders for it have no name.
+                    Order::Port { .. } => {}
                     Order::Traffic(packets) => self.replace(*packets, waiting.is_some()),
                 }
             }
@@ -319,6 +321,7 @@ impl<'a> Sender<'a> {
             late: self.pace.late().last(),
             is_stopped: self.stopped.is_some(),
             streams: self.streams(),
+            ports: Vec::new(),
         }
     }
 

@@ -94,6 +94,7 @@ impl Steered {
             making: Mutex::default(),
             pairs,
             streams: parts.streams.clone(),
+            ports: Vec::new(),
         };
         let (bound, screen) = (taken(&parts.bound), taken(&parts.screen));
         ctl::serve_sender(bound, (parts.script.clone(), screen), remote).map(Some)

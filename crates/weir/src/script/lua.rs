@@ -4,7 +4,7 @@ use super::{Script, Ways};
 use crate::cli::generate::search_goal;
 use crate::outcome::{Outcome, answer};
 use mlua::{
-    ChunkMode, DebugEvent, Error, HookTriggers, Lua, LuaOptions, Result, StdLib, Table, UserData,
+    ChunkMode, DebugEvent, Error, HookTriggers, Lua, LuaOptions, Result, StdLib, UserData,
     UserDataMethods, Value, VmState,
 };
 use serde_json::{Value as Json, json};
@@ -87,9 +87,14 @@ fn run_with(
     let ask = lua.create_function(
         move |lua, (request, what, value): (String, Option<String>, Value)| {
             let mut object = json!({ "request": request });
-            if let Some(what) = what {
-                object["value"] = json_of(&what, &value);
-                object["what"] = what.into();
+            match what.as_deref() {
+                Some("port") if value.is_nil() => {}
+                Some("port") => object["port"] = json_of("port", &value),
+                Some(what) => {
+                    object["value"] = json_of(what, &value);
+                    object["what"] = what.into();
+                }
+                None => {}
             }
             match remote.answer(&object) {
                 Reply::Done(value) => Ok((lua_of(lua, &value)?, None)),
@@ -226,21 +231,29 @@ fn json_of(what: &str, value: &Value) -> Json {
     }
 }
 
-/// The members of an answer.
+/// An answer: objects and lists are tables.
 fn lua_of(lua: &Lua, answer: &Json) -> Result<Value> {
-    let table: Table = lua.create_table()?;
-    for (name, value) in answer.as_object().into_iter().flatten() {
-        match value {
-            Json::Number(number) => match number.as_i64() {
-                Some(whole) => table.set(name.as_str(), whole)?,
-                None => table.set(name.as_str(), number.as_f64())?,
-            },
-            Json::Bool(is_set) => table.set(name.as_str(), *is_set)?,
-            Json::String(text) => table.set(name.as_str(), text.as_str())?,
-            _ => {}
+    Ok(match answer {
+        Json::Null => Value::Nil,
+        Json::Bool(is_set) => Value::Boolean(*is_set),
+        Json::Number(number) => match number.as_i64() {
+            Some(whole) => Value::Integer(whole),
+            None => Value::Number(number.as_f64().unwrap_or(f64::NAN)),
+        },
+        Json::String(text) => Value::String(lua.create_string(text)?),
+        Json::Array(all) => {
+            let all = all.iter().map(|item| lua_of(lua, item));
+            let all: Vec<Value> = all.collect::<Result<_>>()?;
+            Value::Table(lua.create_sequence_from(all)?)
         }
-    }
-    Ok(Value::Table(table))
+        Json::Object(members) => {
+            let table = lua.create_table()?;
+            for (name, value) in members {
+                table.set(name.as_str(), lua_of(lua, value)?)?;
+            }
+            Value::Table(table)
+        }
+    })
 }
 
 /// An error as a line that begins with its place.

@@ -9,8 +9,8 @@ end
 weir = {
   status = function() local status = did(ask("status")) return status end,
   set = function(what, value) local change = did(ask("set", what, value)) return change.change end,
-  stop = function() local change = did(ask("stop")) return change.change end,
-  start = function() local change = did(ask("start")) return change.change end,
+  stop = function(port) local change = did(ask("stop", "port", port)) return change.change end,
+  start = function(port) local change = did(ask("start", "port", port)) return change.change end,
   sleep = function(seconds) did(sleep(seconds)) end,
   time = time,
   finish = function() did(finish()) end,

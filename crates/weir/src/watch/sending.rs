@@ -17,7 +17,7 @@ use std::thread::{Builder, JoinHandle};
 use std::time::Instant;
 use weir_engine::socket::Reply;
 use weir_engine::steering::Remote;
-use weir_screen::sender::{Arrived, Effect, Moment, SenderUi, Sending, draw_sender};
+use weir_screen::sender::{Arrived, Effect, Moment, PortState, SenderUi, Sending, draw_sender};
 use weir_screen::{Key, Keys, Look};
 
 /// Most moments for the graph.
@@ -195,6 +195,10 @@ impl Shared {
                     }
                     Effect::Stop => json!({ "request": "stop" }),
                     Effect::Start => json!({ "request": "start" }),
+                    Effect::Port(name, stops) => {
+                        let request = if stops { "stop" } else { "start" };
+                        json!({ "request": request, "port": name })
+                    }
                     Effect::Set("speed", text) => match text.trim_end_matches('x').parse::<f64>() {
                         Ok(times) => json!({ "request": "set", "what": "speed", "value": times }),
                         Err(_) => {
@@ -219,7 +223,14 @@ impl State {
     fn expect(&mut self, order: &Value) {
         self.waiting += 1;
         let sending = &mut self.sending;
+        let stops = order["request"] == "stop";
         match order["request"].as_str() {
+            _ if order["port"].is_string() => {
+                let mut ports = sending.ports.iter_mut();
+                if let Some(port) = ports.find(|port| order["port"] == *port.name) {
+                    port.is_stopped = stops;
+                }
+            }
             Some("stop") => sending.is_stopped = true,
             Some("start") => sending.is_stopped = false,
             _ => match (&order["what"], &order["value"]) {
@@ -235,11 +246,29 @@ impl State {
     /// Takes the counts of an answer, `at_s` after the begin.
     fn note(&mut self, status: &Value, at_s: f64) {
         if self.waiting == 0 {
+            self.sending.ports = ports(status);
             self.sending.rate = status["rate"].as_str().map(str::to_owned);
             self.sending.is_stopped = status["stopped"].as_bool().unwrap_or_default();
         }
         count(&mut self.sending, status, at_s);
     }
+}
+
+/// The ports of an answer.
+fn ports(status: &Value) -> Vec<PortState> {
+    let ports = status["ports"].as_array().into_iter().flatten();
+    let port = |port: &Value| {
+        let number = |name: &str| port[name].as_u64().unwrap_or_default();
+        PortState {
+            name: port["name"].as_str().unwrap_or_default().to_owned(),
+            sent: number("sent"),
+            refused: number("refused"),
+            late_ns: number("late_ns"),
+            is_stopped: port["stopped"].as_bool().unwrap_or_default(),
+            left_out: number("left_out"),
+        }
+    };
+    ports.map(port).collect()
 }
 
 fn count(sending: &mut Sending, status: &Value, at_s: f64) {

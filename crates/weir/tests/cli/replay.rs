@@ -337,3 +337,179 @@ fn wrong_replays_are_refused_in_a_line() {
     .ok();
     assert!(done.err.contains("15 read, 15 sent"), "{}", done.err);
 }
+
+/// A packet of IPv4 without a checksum.
+fn ip4(protocol: u8, payload: &[u8]) -> Vec<u8> {
+    let len = (20 + payload.len()) as u8;
+    let head = [0x45, 0, 0, len, 0, 1, 0, 0, 64, protocol, 0, 0];
+    [&head[..], &[10, 0, 0, 1, 10, 0, 0, 2], payload].concat()
+}
+
+/// tshark says which packets of routers and hosts lie behind tags, labels and PPPoE; in tunnels of IP they are payload.
+#[test]
+fn control_packets_are_found_behind_tags_labels_and_pppoe() {
+    let test = "control_packets_are_found_behind_tags_labels_and_pppoe";
+    if !have(test, &["tshark"]) {
+        return;
+    }
+    let ports = |source: u16, destination: u16| {
+        let words = [source, destination, 20, 0];
+        [&words.map(u16::to_be_bytes).concat()[..], &[0; 12]].concat()
+    };
+    let mut advertisement = vec![0x60, 0, 0, 0, 0, 16, 58, 255];
+    advertisement.extend([0xfe; 32]);
+    advertisement.extend([134, 0, 0, 0, 64, 0, 7, 8, 0, 0, 0, 0, 0, 0, 0, 0]);
+    let ospf = [&[2, 1, 0, 44][..], &[0; 40]].concat();
+    let packets = [
+        (0x86dd, advertisement),
+        (0x0800, ip4(17, &ports(68, 67))),
+        (0x0800, ip4(89, &ospf)),
+        (0x0800, ip4(17, &ports(4000, 53))),
+        (0x0800, ip4(1, &[8, 0, 0xf7, 0xff, 0, 0, 0, 0])),
+    ];
+    let framed = |types: &[u16], header: &[u8], packet: &[u8]| {
+        let types: Vec<u8> = types.iter().flat_map(|it| it.to_be_bytes()).collect();
+        [
+            &[2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1][..],
+            &types,
+            header,
+            packet,
+        ]
+        .concat()
+    };
+    let session = |kind: u16, packet: &[u8]| {
+        let ppp = if kind == 0x0800 { 0x21 } else { 0x57 };
+        [0x11, 0, 0, 1, 0, packet.len() as u8 + 2, 0, ppp]
+    };
+    let label = |number: u8, bottom: u8| [0, number, bottom, 64];
+    let mut all = Vec::new();
+    for (kind, packet) in &packets {
+        let (kind, plain) = (*kind, framed(&[*kind], &[], packet));
+        let gre = [&[0, 0][..], &kind.to_be_bytes(), packet].concat();
+        let vxlan = [&ports(5000, 4789)[..8], &[8, 0, 0, 0, 0, 0, 7, 0], &plain].concat();
+        all.extend([
+            framed(&[0x8100, 5, kind], &[], packet),
+            framed(&[0x88a8, 5, 0x8100, 6, kind], &[], packet),
+            framed(&[0x8847], &label(1, 1), packet),
+            framed(
+                &[0x8100, 5, 0x8847],
+                &[label(1, 0), label(2, 1)].concat(),
+                packet,
+            ),
+            framed(&[0x8847], &[label(3, 1), [0; 4]].concat(), &plain),
+            framed(&[0x8847], &label(4, 1), &plain),
+            framed(&[0x8864], &session(kind, packet), packet),
+            framed(&[0x8100, 5, 0x8864], &session(kind, packet), packet),
+            framed(&[0x0800], &[], &ip4(47, &gre)),
+            framed(&[0x0800], &[], &ip4(17, &vxlan)),
+            plain,
+        ]);
+    }
+    // LCP: an echo.
+    all.push(framed(
+        &[0x8864],
+        &[0x11, 0, 0, 1, 0, 10, 0xc0, 0x21],
+        &[9, 1, 0, 8, 0, 0, 0, 1],
+    ));
+    let temp = Temp::new();
+    let file = temp.file("in.pcapng", &capture_of(&all, 10));
+    let wanted = "(icmpv6.type == 134 || udp.dstport == 67 || ospf || lcp) && !gre && !vxlan";
+    // No field of MPLS says which of the two carries a control word.
+    let words = ["mpls.label==48,pwethcw", "-d", "mpls.label==64,pwethnocw"];
+    let words = [&["-r", &file, "-d"][..], &words, &["-Y", wanted]].concat();
+    let expected = tool("tshark", &words).ok().text().lines().count();
+    assert_eq!(expected, 3 * 9 + 1);
+    let words = ["replay", &file, "--to", "null", "--rate", "max", "--json"];
+    let done = weir(words).ok();
+    let answer: Value = serde_json::from_str(done.text().trim()).expect("it is JSON");
+    assert_eq!(answer["control"], expected);
+    assert_eq!(answer["sent"], all.len() - expected);
+}
+
+/// A sender without a receiver says that its link is lost while it sends, and with --strict that is an error. The kernel's counters say
+/// what arrived.
+#[test]
+fn a_lost_link_is_told_while_packets_leave() {
+    let test = "a_lost_link_is_told_while_packets_leave";
+    let Some(net) = Net::new(test) else { return };
+    let temp = Temp::new();
+    let file = temp.file("in.pcapng", &capture_of(&frames(200), 1_000));
+    let replay = ["replay", &file, "--to", "near", "--loop"];
+    let generate = ["generate", "af_packet:near", "--profile", "64"];
+    let generate = [&generate[..], &["--rate", "1kpps", "--forever"]].concat();
+    let weir = [env!("CARGO_BIN_EXE_weir")];
+    for (words, is_strict) in [(&replay[..], true), (&generate, true), (&replay, false)] {
+        let more = if is_strict { &["--strict"][..] } else { &[] };
+        let sending = net.start(&[&weir, words, more].concat(), "packets leave by near");
+        let before = net.received("far", "far");
+        weir_testkit::wait::until("packets", || net.received("far", "far") > before);
+        net.inside("far", &["ip", "link", "set", "far", "down"])
+            .ok();
+        let sending = sending.until("weir: af_packet:near: the link is down, at ");
+        let there = net.received("far", "far");
+        net.inside("far", &["ip", "link", "set", "far", "up"]).ok();
+        let sending = sending.until("weir: af_packet:near: the link is up again, after ");
+        weir_testkit::wait::until("packets", || net.received("far", "far") > there);
+        let done = sending.stop();
+        assert_eq!(done.code, Some(i32::from(is_strict)), "{}", done.err);
+        assert_eq!(done.err.matches("the link is").count(), 2, "{}", done.err);
+    }
+}
+
+/// A mistake in an expression is found before anything says that packets leave.
+#[test]
+fn wrong_expressions_are_refused_before_packets_leave() {
+    let temp = Temp::new();
+    let file = temp.file("in.pcapng", &capture_of(&frames(2), 10));
+    for (words, place) in [
+        (
+            &["--filter", "udp prot 53"][..],
+            "expression 'udp prot 53': ",
+        ),
+        (
+            &["--to2", "null", "--split-by", "udp prot 53"],
+            "--split-by: ",
+        ),
+    ] {
+        let done = weir([&["replay", &file, "--to", "null"], words].concat());
+        assert_eq!(done.code, Some(2), "{}", done.err);
+        assert!(
+            done.err.starts_with(&format!("weir: {place}")),
+            "{}",
+            done.err
+        );
+    }
+}
+
+/// A port that fails while a packet waits for its time has a line for this packet and all after it.
+#[test]
+fn packets_that_waited_for_a_port_that_failed_are_counted() {
+    let test = "packets_that_waited_for_a_port_that_failed_are_counted";
+    let Some(net) = Net::new(test) else { return };
+    let temp = Temp::new();
+    let file = temp.file("in.pcapng", &capture_of(&frames(40), 1_000));
+    for port in ["inject:near", "af_packet:near"] {
+        if port == "inject:near" && !net.injects() {
+            continue;
+        }
+        let words = ["replay", &file, "--to", port, "--rate", "0.1pps"];
+        let words = [&[env!("CARGO_BIN_EXE_weir")][..], &words].concat();
+        let sending = net.start(&words, "the source ends");
+        net.inside("near", &["ip", "link", "set", "near", "down"])
+            .ok();
+        let done = sending.done();
+        assert_eq!(done.code, Some(1), "{}", done.err);
+        let number = |end: &str| {
+            let before = done.err.split(end).next().unwrap_or_default();
+            let number = before
+                .rsplit([' ', '\n'])
+                .next()
+                .and_then(|it| it.parse().ok());
+            number.unwrap_or_else(|| panic!("{end}: {}", done.err))
+        };
+        let (sent, failed): (u32, u32) = (number(" sent, "), number(" packets not sent: "));
+        assert_eq!(sent + failed, 40, "{}", done.err);
+        net.inside("near", &["ip", "link", "set", "near", "up"])
+            .ok();
+    }
+}

@@ -457,7 +457,7 @@ fn a_sender_that_was_stopped_goes_on_at_its_rate() {
         let least = Duration::from_millis(799 - 50) + halt;
         assert!(took > least, "{took:?}, {}", done.err);
         assert!(
-            done.err.contains("no packet could leave for 1."),
+            done.err.contains("no packet could leave for "),
             "{}",
             done.err
         );
@@ -501,6 +501,9 @@ fn a_rate_that_is_not_held_is_told_while_packets_leave() {
         ),
         ("inject:near", inject.to_vec()),
     ] {
+        if port == "inject:near" && !net.injects() {
+            continue;
+        }
         let weir = env!("CARGO_BIN_EXE_weir");
         let line = format!("weir: {port}: the rate is not held: packets leave ");
         let done = net.start(&[&[weir], &words[..]].concat(), &line).stop();

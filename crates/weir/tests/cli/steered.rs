@@ -210,6 +210,86 @@ fn a_replay_goes_on_at_another_speed_and_ends_with_its_holder() {
     judge.stop();
 }
 
+/// The kernel counts what arrives by each of two ports. The packets of a stopped one are left out, and the other goes on.
+#[test]
+fn a_port_of_two_is_stopped_and_started_alone() {
+    let test = "a_port_of_two_is_stopped_and_started_alone";
+    let Some(mut sender) = Sender::new(test) else {
+        return;
+    };
+    sender.net.second_cable();
+    // Every other packet is for the second port, from the first on.
+    let file = sender.temp.file("in.pcap", &{
+        let records = frames(100).into_iter().map(|it| pcap_record(1, &it));
+        [pcap_header(65_535, 1)]
+            .into_iter()
+            .chain(records)
+            .collect::<Vec<_>>()
+            .concat()
+    });
+    let words = [
+        "replay", &file, "--to", "near", "--to2", "one", "--loop", "--rate", "2kpps",
+    ];
+    let judge = sender.start(&[&words[..], &["--split-by", "udp port 53"]].concat());
+    let port =
+        |sender: &Sender, place: usize, what: &str| sender.status()["ports"][place][what].clone();
+    let sent =
+        |sender: &Sender, place: usize| port(sender, place, "sent").as_u64().expect("a number");
+    let (first, second) = (
+        |sender: &Sender| sender.net.received("far", "far"),
+        |sender: &Sender| sender.net.received("near", "two"),
+    );
+    wait::until("packets", || sent(&sender, 1) > 20);
+    assert_eq!(
+        sender.ctl(&["stop", "one"]).ok().text(),
+        "in force: change 1\n"
+    );
+    let before = sent(&sender, 1);
+    wait::until("all of the port", || second(&sender) == before);
+    let others = first(&sender);
+    wait::until("packets of the other", || first(&sender) > others + 100);
+    assert_eq!((second(&sender), sent(&sender, 1)), (before, before));
+    assert_eq!(port(&sender, 1, "stopped"), true);
+    assert_eq!(port(&sender, 0, "stopped"), false);
+    assert!(port(&sender, 1, "left_out").as_u64() >= Some(100));
+    for (words, part) in [
+        (
+            &["stop", "two"][..],
+            "'two' is none of the ports: name af_packet:near, af_packet:one or a number",
+        ),
+        (
+            &["set", "rate", "5kpps", "one"],
+            "one global order, and so one rate",
+        ),
+    ] {
+        let refused = sender.ctl(words);
+        assert_eq!(refused.code, Some(1), "{}", refused.err);
+        assert!(refused.err.contains(part), "{}", refused.err);
+    }
+    sender.ctl(&["start", "2"]).ok();
+    wait::until("packets of both", || second(&sender) > before + 20);
+    sender.ctl(&["stop"]).ok();
+    let status = sender.ctl(&["status"]).ok().text();
+    assert!(status.contains("\n  af_packet:one: "), "{status}");
+    let left_out = port(&sender, 1, "left_out").as_u64().expect("a number");
+    let sent = [sent(&sender, 0), sent(&sender, 1)];
+    wait::until("all packets", || [first(&sender), second(&sender)] == sent);
+    let done = sender.run.take().unwrap().stop();
+    assert_eq!(done.code, Some(0), "{}", done.err);
+    judge.stop();
+    let more = (sent[1] + left_out) - sent[0];
+    assert!(more <= 1, "{sent:?}, {left_out}");
+    let words = format!(
+        " {} packets of af_packet:one left out while it was stopped",
+        left_out
+    );
+    assert!(
+        done.err.replace('\u{a0}', " ").contains(&words),
+        "{}",
+        done.err
+    );
+}
+
 #[test]
 fn senders_without_orders_say_why() {
     let temp = Temp::new();

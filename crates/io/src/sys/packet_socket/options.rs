@@ -92,11 +92,21 @@ impl Carrier {
 
     /// Returns whether the interface is up and its link works; `None` if there is no such interface. **Cost**: two system calls.
     pub fn is_up(&self) -> Option<bool> {
+        self.state().map(|(is_up, has_link)| is_up && has_link)
+    }
+
+    /// Returns whether the interface is up without a link; `None` if there is no such interface. **Cost**: two system calls.
+    pub fn lacks_link(&self) -> Option<bool> {
+        self.state().map(|(is_up, has_link)| is_up && !has_link)
+    }
+
+    /// Whether the interface is up, and whether its link works.
+    fn state(&self) -> Option<(bool, bool)> {
         let flags = flags_of(&self.name, &self.socket)?;
         // The flags follow the link by up to a second (net/core/link_watch.c); the driver knows it at once.
         let has_link = super::super::device::has_link(&self.name, &self.socket);
         let has_link = has_link.unwrap_or(flags & libc::IFF_RUNNING != 0);
-        Some(flags & libc::IFF_UP != 0 && has_link)
+        Some((flags & libc::IFF_UP != 0, has_link))
     }
 }
 

@@ -119,6 +119,19 @@ impl Net {
         self.start(&command, "AF_PACKET")
     }
 
+    /// Whether the kernel injects packets at the near end.
+    pub fn injects(&self) -> bool {
+        let words = [
+            "generate",
+            "inject:near",
+            "--profile",
+            "64",
+            "--packets",
+            "1",
+        ];
+        self.weir(&words).code == Some(0)
+    }
+
     /// A second cable, from `one` to `two`, both at the near end.
     pub fn second_cable(&self) {
         self.inside(
