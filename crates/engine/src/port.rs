@@ -305,6 +305,16 @@ impl Port {
             .map_err(|error| self.broke(error))
     }
 
+    /// Makes the port ready for the first frame, which would otherwise be late: a sender calls it before its clock begins.
+    pub fn start(&mut self) -> Result<(), PortFault> {
+        match &mut self.transmitter {
+            Transmitter::Inject(injection) if !self.broken => {
+                injection.start().map_err(|error| self.broke(error))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Looks whether the port still works, as far as that costs no system call: a sender that waits calls it from time to time.
     pub fn look(&mut self) -> Result<(), PortFault> {
         match &self.transmitter {

@@ -334,6 +334,9 @@ impl ReplaySink {
     ) -> Result<(), End> {
         let due = self.plan.due(time_ns, data.len());
         if self.clock.is_none() {
+            for port in &mut self.ports {
+                port.start().map_err(failed)?;
+            }
             self.begun_ns = sys::monotonic_ns();
             self.clock = Some(Clock::begin());
         }

@@ -50,6 +50,11 @@ impl Injection {
         self.drops
     }
 
+    /// Waits until the kernel is ready for the first frame.
+    pub(super) fn start(&mut self) -> io::Result<()> {
+        self.ring.start()
+    }
+
     /// Returns an error if the kernel injects no more.
     pub(super) fn check(&self) -> io::Result<()> {
         self.ring.check()

@@ -48,6 +48,11 @@ impl Pace {
         }
     }
 
+    /// Starts the clock again, before the first packet.
+    pub fn restart(&mut self) {
+        self.clock = Clock::begin();
+    }
+
     /// As [`Self::begin`], without progress and messages.
     pub fn quiet(stop: &Arc<AtomicBool>, end: Option<Duration>) -> Self {
         Self {

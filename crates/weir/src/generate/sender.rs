@@ -49,10 +49,9 @@ impl<'a> Sender<'a> {
         pace: &'a mut Pace,
         (rate, is_paced): (Option<Rate>, bool),
     ) -> Self {
-        let begun_ns = monotonic_ns().saturating_sub(pace.now().as_nanos() as u64);
         Self {
             lead: port.lead(),
-            begun_ns,
+            begun_ns: 0,
             port,
             maker,
             pace,
@@ -87,7 +86,7 @@ impl<'a> Sender<'a> {
         if let Some(steering) = self.steering {
             steering.begin();
         }
-        let done = self.send_all();
+        let done = self.port.start().and_then(|()| self.send_all());
         if let Some(steering) = self.steering {
             steering.end(self.progress());
         }
@@ -95,6 +94,8 @@ impl<'a> Sender<'a> {
     }
 
     fn send_all(&mut self) -> Result<(), PortFault> {
+        self.pace.restart();
+        self.begun_ns = monotonic_ns();
         while !self.pace.is_over() {
             if self.is_asked() {
                 self.obey(None)?;

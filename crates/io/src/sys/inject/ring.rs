@@ -41,11 +41,12 @@ const DUE: usize = 8;
 const PLACE: usize = 64;
 
 // Words of the state: places of the end of the written frames and, in a cache line of the program, of the next frame; numbers of handled
-// frames, and of those that the kernel did not take.
+// frames, and of those that the kernel did not take; whether the program has found the ring empty.
 const FILLED: usize = 0;
 const NEXT: usize = 64;
 const COUNT: usize = 72;
 const FAILED: usize = 80;
+const RUNS: usize = 88;
 const STATE: u32 = 128;
 
 /// Bytes of a live frame before it gets its length, and of the shortest frame.
@@ -186,6 +187,17 @@ impl Ring {
         Ok(())
     }
 
+    /// Begins the call before the first frame, and waits until the kernel runs the program: 20 to 40 ms, by which the first frames would
+    /// be late. **Errors**: as for [`Self::push`].
+    pub fn start(&mut self) -> io::Result<()> {
+        self.begin()?;
+        while self.written == 0 && self.state.word(RUNS).load(Ordering::Relaxed) == 0 {
+            self.check()?;
+            std::thread::sleep(PAUSE);
+        }
+        Ok(())
+    }
+
     /// Writes a frame into the ring, and waits while it is full. `due` is the time before which it is not received, ns of
     /// CLOCK_MONOTONIC; 0 is at once. Frames leave in their order.
     ///
@@ -302,19 +314,22 @@ fn runs(program: &Program, interface: u32, batch: u32, state: &State) -> i32 {
 }
 
 /// ```text
-/// p = next; if p >= filled: drop
+/// p = next; if p >= filled: runs = 1, drop
 /// at = frames + p % RING; if at.due > now: drop
 /// if adjust_tail(len - BASE) or store_bytes(0, at.frame, len) fails: failed += 1, drop
 /// next = p + size; count += 1
 /// ```
 fn assemble<'a>(frames: &'a Map, words: &'a Map, mode: Mode) -> Assembler<'a> {
     let mut a = Assembler::new();
-    let [idle, failed] = [a.label(), a.label()];
+    let [idle, failed, filled] = [a.label(), a.label(), a.label()];
     a.set(R6, R1);
     a.map_value(R9, words, 0);
     a.load(Size::Eight, R7, R9, NEXT as i16);
     a.load(Size::Eight, R1, R9, FILLED as i16);
-    a.jump(If::GreaterEqual, R7, R1, idle);
+    a.jump(If::Less, R7, R1, filled);
+    a.store(Size::Eight, R9, RUNS as i16, 1);
+    a.go(idle);
+    a.place(filled);
     // What was written before `filled` is seen after a fully ordered access, which need not be to `filled`.
     a.set(R1, 0);
     a.atomic_fetch_add(Size::Eight, R9, FAILED as i16, R1);
