@@ -352,7 +352,10 @@ impl Remote {
         let (_, progress) = self.steering.ask(None, PATIENCE)?;
         let mut status = progress.json();
         if self.ports.len() > 1 {
-            let ports = self.ports.iter().zip(&progress.ports);
+            // Before the first packet there is no progress.
+            let states = progress.ports.iter().copied();
+            let states = states.chain(std::iter::repeat(PortProgress::default()));
+            let ports = self.ports.iter().zip(states);
             status["ports"] = ports.map(|(name, port)| port.json(name)).collect();
         }
         if !self.streams.is_empty() {
