@@ -117,6 +117,11 @@ impl Lateness {
         None
     }
 
+    /// Notes that a packet arrived this late, where the port knows it.
+    pub fn arrived(&mut self, late: Duration) {
+        self.fell_behind |= late > HALT;
+    }
+
     #[cold]
     fn behind(&mut self, now: Duration, halted: Duration) -> Option<Behind> {
         let since = *self.since.get_or_insert(now);

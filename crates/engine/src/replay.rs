@@ -370,7 +370,9 @@ impl ReplaySink {
                 (self.settings.on_behind)(self.ports[port].name(), behind);
             }
             let late = self.late.last();
-            self.lateness.saturating_record(late.as_nanos() as u64);
+            if self.ports[port].lateness().is_none() {
+                self.lateness.saturating_record(late.as_nanos() as u64);
+            }
             self.states[port].late = late;
             self.planned = due;
         }
@@ -594,6 +596,12 @@ impl Sink for ReplaySink {
             .ports
             .iter_mut()
             .try_for_each(|port| port.finish().map_err(failed));
+        for lateness in self.ports.iter().filter_map(Port::lateness) {
+            self.late.arrived(Duration::from_nanos(lateness.max()));
+            self.lateness
+                .add(lateness)
+                .expect("it has no larger values");
+        }
         self.tell();
         if let Some(steering) = &self.settings.steering {
             steering.end(self.progress());

@@ -1,6 +1,7 @@
 //! `inject:IF` as a port: frames that an interface seems to receive.
 
 use super::{Counts, PortError, check_interface};
+use hdrhistogram::Histogram;
 use std::io;
 use std::net::IpAddr;
 use std::time::Duration;
@@ -58,6 +59,11 @@ impl Injection {
     /// Returns an error if the kernel injects no more.
     pub(super) fn check(&self) -> io::Result<()> {
         self.ring.check()
+    }
+
+    /// See [`Port::lateness`](super::Port::lateness).
+    pub(super) fn lateness(&self) -> &Histogram<u64> {
+        self.ring.lateness()
     }
 
     /// Waits until the kernel has handled all frames.

@@ -7,7 +7,8 @@
 //! columns  of each field for the packets of a batch, written into copies of the template
 //! ```
 //!
-//! The copies stay where they are from batch to batch, since each frame writes all that varies.
+//! The copies stay where they are from batch to batch, since each frame writes all that varies. Columns are computed in blocks of [`LANES`]
+//! values, and whole blocks are written: the next batch overwrites the frames after the last frame of a batch.
 
 use super::compile::{Compiled, Draw, Op};
 use super::ranks::Ranks;
@@ -15,11 +16,18 @@ use super::times::Times;
 use super::{BATCH, MAGIC, Payload, Profile, RETURNED, STAMP, Stream, Traffic};
 use crate::frame::Noise;
 use crate::random::{Random, hash};
+use weir_memory::{Work, compiled_for_newer};
 
 // Domains of the seed.
 const STREAMS: u64 = 48;
 const PATTERN: u64 = 51;
 const NOISE: u64 = 52;
+
+/// Values that are computed at once, in a few vectors.
+const LANES: usize = 8;
+
+/// Distance of the shortest frames, bytes, which the compiler knows.
+const SHORT: usize = 64;
 
 /// Bytes of the noise: the longest payload, from any of 1024 words on.
 const NOISE_LEN: usize = super::SIZE_MAX + 2048;
@@ -130,7 +138,7 @@ fn words(bytes: &[u8]) -> u64 {
 }
 
 /// The checksum of a sum.
-#[inline]
+#[inline(always)]
 fn finish(sum: u64, never_zero: bool) -> u16 {
     // Adding a number to itself with its halves exchanged adds the halves, with the carry, in the upper half.
     let sum = (sum.wrapping_add(sum.rotate_left(32)) >> 32) as u32;
@@ -139,7 +147,7 @@ fn finish(sum: u64, never_zero: bool) -> u16 {
 }
 
 /// Half a hash: the upper half of its product with a factor is random.
-#[inline]
+#[inline(always)]
 fn mix(x: u64) -> u64 {
     let x = x.wrapping_mul(STEP);
     x ^ (x >> 32)
@@ -279,13 +287,18 @@ impl Frames {
             return Ok(count);
         };
         let first = self.given;
-        let frames = region.chunks_exact(*stride).zip(&*len);
-        for (frame, &len) in frames.take(self.made).skip(first) {
-            self.given += 1;
-            *packets += 1;
-            *bytes += u64::from(len);
-            each(&frame[..len as usize])?;
-        }
+        let mut frames = region.chunks_exact(*stride).zip(&*len);
+        let mut frames = frames.by_ref().take(self.made).skip(first);
+        let (mut given, mut sum) = (0, 0);
+        let done = frames.try_for_each(|(frame, &len)| {
+            given += 1;
+            sum += u64::from(len);
+            each(&frame[..len as usize])
+        });
+        self.given += given;
+        *packets += given as u64;
+        *bytes += sum;
+        done?;
         Ok(self.made - first)
     }
 
@@ -353,16 +366,19 @@ fn pattern(streams: &[Stream], seed: u64) -> Box<[(u16, u32)]> {
     order.into_iter().map(count).collect()
 }
 
+/// A value for each packet of a batch.
+type Column = [[u64; LANES]; BATCH / LANES];
+
 /// Values of a batch.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 struct Columns {
-    number: [u64; BATCH],
-    word: [u64; BATCH],
-    flow: [u64; BATCH],
-    flow_word: [u64; BATCH],
-    value: [u32; BATCH],
-    /// One for each checksum, and two that are thrown away.
-    sums: [[u64; BATCH]; SUMS + 2],
+    number: Column,
+    word: Column,
+    flow: Column,
+    flow_word: Column,
+    value: Column,
+    /// One for each checksum.
+    sums: [Column; SUMS],
 }
 
 impl Maker {
@@ -390,14 +406,7 @@ impl Maker {
             region: copy.repeat(BATCH),
             compiled,
             len: [len; BATCH],
-            columns: Box::new(Columns {
-                number: [0; BATCH],
-                word: [0; BATCH],
-                flow: [0; BATCH],
-                flow_word: [0; BATCH],
-                value: [0; BATCH],
-                sums: [[0; BATCH]; SUMS + 2],
-            }),
+            columns: Box::default(),
             first: 0,
             count: 0,
             packets: 0,
@@ -413,72 +422,68 @@ impl Maker {
                 frame[at + 16..at + STAMP].fill(0);
             }
         }
-        self.draw();
-        self.lengths();
-        self.payloads();
-        let (columns, stride) = (&mut *self.columns, self.stride);
-        let frames = &mut self.region[..self.count * stride];
-        for op in &self.compiled.ops {
-            if !draw_and_store(op, self.flows.is_some(), frames, stride, columns) {
-                compute(op, self.flows.is_some(), &self.len, columns);
-                if let Some((at, width)) = op.store {
-                    store(frames, stride, (at, width), &columns.value);
-                }
-            }
-        }
-        for (sum, sums) in self.compiled.sums.iter().zip(&columns.sums) {
-            let fields = finished(sums, sum.never_zero);
-            for (frame, field) in frames.chunks_exact_mut(stride).zip(&fields) {
-                frame[sum.at..sum.at + 2].copy_from_slice(&field.to_be_bytes());
-            }
-        }
+        compiled_for_newer(Making(self));
+    }
+
+    /// Number of blocks of the batch.
+    #[inline(always)]
+    fn blocks(&self) -> usize {
+        self.count.div_ceil(LANES)
     }
 
     /// Draws the words and flows.
-    #[inline]
+    #[inline(always)]
     fn draw(&mut self) {
+        let blocks = self.blocks();
         let columns = &mut *self.columns;
-        let mut x = self.first.wrapping_add(self.key).wrapping_mul(STEP);
+        let (first, key) = (self.first, self.key);
         let places = columns.number.iter_mut().zip(&mut columns.word);
-        for (i, (number, word)) in places.take(self.count).enumerate() {
-            *number = self.first.wrapping_add(i as u64);
-            // The word of this number: see `mix`.
-            *word = x ^ (x >> 32);
-            x = x.wrapping_add(STEP);
+        for (block, (numbers, words)) in places.take(blocks).enumerate() {
+            let first = first.wrapping_add((block * LANES) as u64);
+            let begin = first.wrapping_add(key).wrapping_mul(STEP);
+            *numbers = std::array::from_fn(|lane| first.wrapping_add(lane as u64));
+            *words = std::array::from_fn(|lane| {
+                // The word of this number: see `mix`.
+                let x = begin.wrapping_add(STEP.wrapping_mul(lane as u64));
+                x ^ (x >> 32)
+            });
         }
-        let key = self.key ^ FLOW;
-        let places = columns.flow.iter_mut().zip(&mut columns.flow_word);
-        let places = places.zip(&columns.word).take(self.count);
+        let key = key ^ FLOW;
         match &self.flows {
-            None => {}
+            None => return,
             Some(Ranks::Uniform(count)) => {
-                for ((flow, flow_word), word) in places {
-                    *flow = ((word.wrapping_mul(CHOICE) >> 32) * count) >> 32;
-                    *flow_word = mix(flow.wrapping_add(key));
+                let places = columns.flow.iter_mut().zip(&columns.word);
+                for (flows, words) in places.take(blocks) {
+                    *flows = words.map(|word| share(word.wrapping_mul(CHOICE), *count));
                 }
             }
             Some(flows) => {
-                for ((flow, flow_word), word) in places {
+                let places = columns.flow.as_flattened_mut().iter_mut();
+                let places = places.zip(columns.word.as_flattened());
+                for (flow, word) in places.take(self.count) {
                     *flow = flows.pick(word.wrapping_mul(CHOICE));
-                    *flow_word = mix(flow.wrapping_add(key));
                 }
             }
         }
+        let places = columns.flow_word.iter_mut().zip(&columns.flow);
+        for (words, flows) in places.take(blocks) {
+            *words = flows.map(|flow| mix(flow.wrapping_add(key)));
+        }
     }
 
-    #[inline]
+    #[inline(always)]
     fn lengths(&mut self) {
-        let columns = &*self.columns;
         let lengths = &self.compiled.lengths;
         if !matches!(lengths, super::sizes::Draw::Fixed(_)) {
-            for (len, word) in self.len.iter_mut().zip(&columns.word).take(self.count) {
+            let words = self.columns.word.as_flattened();
+            for (len, word) in self.len.iter_mut().zip(words).take(self.count) {
                 *len = lengths.pick(word.wrapping_mul(LENGTH)) as u32;
             }
         }
     }
 
     /// Begins the sums, and writes random payloads.
-    #[inline]
+    #[inline(always)]
     fn payloads(&mut self) {
         let columns = &mut *self.columns;
         let Compiled {
@@ -487,128 +492,95 @@ impl Maker {
             payload_sums,
             ..
         } = &self.compiled;
-        for (sum, values) in sums.iter().zip(&mut columns.sums) {
-            values[..self.count].fill(sum.base);
+        for (sum, column) in sums.iter().zip(&mut columns.sums) {
+            *column = [[sum.base; LANES]; BATCH / LANES];
         }
         let has = |i: usize| sums.get(i).is_some_and(|sum| sum.with_payload);
         let carrier = (0..SUMS).find(|&i| has(i));
         if let Some(noise) = &self.noise {
             let frames = self.region.chunks_exact_mut(self.stride).zip(&self.len);
-            let frames = frames.zip(&columns.word).take(self.count);
+            let frames = frames.zip(columns.word.as_flattened()).take(self.count);
             for (i, ((frame, &len), word)) in frames.enumerate() {
                 let begin = (word.wrapping_mul(BEGIN) >> 54) as usize;
                 let sum = noise.fill(&mut frame[*payload_at..len as usize], begin);
                 if let Some(carrier) = carrier {
-                    columns.sums[carrier][i] += u64::from(sum);
+                    columns.sums[carrier].as_flattened_mut()[i] += u64::from(sum);
                 }
             }
         } else if let (false, Some(carrier)) = (payload_sums.is_empty(), carrier) {
-            for (sum, len) in columns.sums[carrier]
-                .iter_mut()
-                .zip(&self.len)
-                .take(self.count)
-            {
+            let sums = columns.sums[carrier].as_flattened_mut().iter_mut();
+            for (sum, len) in sums.zip(&self.len).take(self.count) {
                 *sum += u64::from(payload_sums[*len as usize - payload_at]);
             }
         }
     }
 }
 
-/// Computes and writes values that are drawn from a range and fill their container, in one pass. Returns whether the field is such.
-#[inline]
-fn draw_and_store(
-    op: &Op,
-    has_flows: bool,
-    frames: &mut [u8],
-    stride: usize,
-    columns: &mut Columns,
-) -> bool {
-    let (
-        &Draw::Random {
-            first,
-            span,
-            factor,
-        },
-        Some((at, width)),
-        0,
-        0,
-    ) = (&op.draw, op.store, op.shift, op.rest)
-    else {
-        return false;
-    };
-    let sums = match op.sums[..] {
-        [] => [SUMS, SUMS + 1],
-        [(sum, 0)] => [sum, SUMS],
-        [(sum, 0), (other, 0)] => [sum, other],
-        _ => return false,
-    };
-    let words = match has_flows && !op.each {
-        true => &columns.flow_word,
-        false => &columns.word,
-    };
-    let Ok(sums) = columns.sums.get_disjoint_mut(sums) else {
-        return false;
-    };
-    let value =
-        |word: u64| first.wrapping_add((((word.wrapping_mul(factor) >> 32) * span) >> 32) as u32);
-    match width {
-        1 => pass::<1>(frames, (stride, at), words, sums, value),
-        2 => pass::<2>(frames, (stride, at), words, sums, value),
-        _ => pass::<4>(frames, (stride, at), words, sums, value),
-    }
-    true
-}
+/// The frames of a batch.
+struct Making<'a>(&'a mut Maker);
 
-#[inline(always)]
-fn pass<const WIDTH: usize>(
-    frames: &mut [u8],
-    (stride, at): (usize, usize),
-    words: &[u64; BATCH],
-    [one, other]: [&mut [u64; BATCH]; 2],
-    value: impl Fn(u64) -> u32,
-) {
-    let sums = one.iter_mut().zip(other);
-    for ((frame, &word), (one, other)) in frames.chunks_exact_mut(stride).zip(words).zip(sums) {
-        let value = value(word);
-        frame[at..at + WIDTH].copy_from_slice(&value.to_be_bytes()[4 - WIDTH..]);
-        *one += u64::from(value);
-        *other += u64::from(value);
-    }
-}
+impl Work for Making<'_> {
+    type Output = ();
 
-/// The checksums of sums.
-#[inline]
-fn finished(sums: &[u64; BATCH], never_zero: bool) -> [u16; BATCH] {
-    let mut fields = [0; BATCH];
-    for (field, &sum) in fields.iter_mut().zip(sums) {
-        *field = finish(sum, false);
-    }
-    if never_zero {
-        for field in &mut fields {
-            *field = if *field == 0 { 0xffff } else { *field };
+    #[inline(always)]
+    fn run(self) {
+        let Self(maker) = self;
+        maker.draw();
+        maker.lengths();
+        maker.payloads();
+        let (blocks, stride, has_flows) = (maker.blocks(), maker.stride, maker.flows.is_some());
+        let columns = &mut *maker.columns;
+        let frames = &mut maker.region[..blocks * LANES * stride];
+        let mut fields = [[0; LANES]; BATCH / LANES];
+        for op in &maker.compiled.ops {
+            compute(op, has_flows, (&maker.len, blocks), columns);
+            if let Some((at, width)) = op.store {
+                for (fields, values) in fields.iter_mut().zip(&columns.value).take(blocks) {
+                    *fields = values.map(|value| (value as u32).to_be());
+                }
+                store(frames, (stride, at, width), &fields);
+            }
+        }
+        for (sum, sums) in maker.compiled.sums.iter().zip(&columns.sums) {
+            for (fields, totals) in fields.iter_mut().zip(sums).take(blocks) {
+                *fields = totals.map(|total| u32::from(finish(total, sum.never_zero)).to_be());
+            }
+            store(frames, (stride, sum.at, 2), &fields);
         }
     }
-    fields
+}
+
+/// A number from 0 to `count` - 1, by the upper half of a word; `count` is from 1 to 2^32.
+#[inline(always)]
+fn share(word: u64, count: u64) -> u64 {
+    let half = word >> 32;
+    match count == 1 << 32 {
+        true => half,
+        // A product of two numbers of 32 bits is a single instruction.
+        false => (half * u64::from(count as u32)) >> 32,
+    }
 }
 
 /// Computes the values of a field for all packets of the batch, and adds them to the sums.
-#[inline]
-fn compute(op: &Op, has_flows: bool, len: &[u32; BATCH], columns: &mut Columns) {
+#[inline(always)]
+fn compute(op: &Op, has_flows: bool, (len, blocks): (&[u32; BATCH], usize), columns: &mut Columns) {
     let (numbers, words) = match has_flows && !op.each {
         true => (&columns.flow, &columns.flow_word),
         false => (&columns.number, &columns.word),
     };
-    let values = &mut columns.value;
+    let numbers = numbers[..blocks].as_flattened();
+    let words = words[..blocks].as_flattened();
+    let values = columns.value[..blocks].as_flattened_mut();
     let drawn = |word: u64, factor: u64| word.wrapping_mul(factor) >> 32;
     match &op.draw {
         &Draw::Count { first, span } if span.is_power_of_two() => {
             for (value, number) in values.iter_mut().zip(numbers) {
-                *value = first.wrapping_add((number & (span - 1)) as u32);
+                *value = u64::from(first) + (number & (span - 1));
             }
         }
         &Draw::Count { first, span } => {
             for (value, number) in values.iter_mut().zip(numbers) {
-                *value = first.wrapping_add((number % span) as u32);
+                *value = u64::from(first) + number % span;
             }
         }
         &Draw::Random {
@@ -617,7 +589,7 @@ fn compute(op: &Op, has_flows: bool, len: &[u32; BATCH], columns: &mut Columns) 
             factor,
         } => {
             for (value, &word) in values.iter_mut().zip(words) {
-                *value = first.wrapping_add(((drawn(word, factor) * span) >> 32) as u32);
+                *value = u64::from(first) + share(word.wrapping_mul(factor), span);
             }
         }
         &Draw::Masked {
@@ -626,7 +598,7 @@ fn compute(op: &Op, has_flows: bool, len: &[u32; BATCH], columns: &mut Columns) 
             factor,
         } => {
             for (value, &word) in values.iter_mut().zip(words) {
-                *value = constant | drawn(word, factor) as u32 & free;
+                *value = u64::from(constant) | drawn(word, factor) & u64::from(free);
             }
         }
         Draw::List {
@@ -639,51 +611,69 @@ fn compute(op: &Op, has_flows: bool, len: &[u32; BATCH], columns: &mut Columns) 
                     Some(factor) => (drawn(word, *factor) * count) >> 32,
                     None => number % count,
                 };
-                *value = list[at as usize];
+                *value = list[at as usize].into();
             }
         }
         &Draw::Length(less) => {
             for (value, len) in values.iter_mut().zip(len) {
-                *value = len.wrapping_sub(less);
+                *value = len.wrapping_sub(less).into();
             }
         }
         &Draw::Number { high } => {
             let shift = if high { 32 } else { 0 };
-            for (value, number) in values.iter_mut().zip(&columns.number) {
-                *value = (number >> shift) as u32;
+            let numbers = columns.number[..blocks].as_flattened();
+            for (value, number) in values.iter_mut().zip(numbers) {
+                *value = number >> shift & u64::from(u32::MAX);
             }
         }
     }
     if op.shift > 0 || op.rest > 0 {
         for value in values.iter_mut() {
-            *value = *value << op.shift | op.rest;
+            *value = u64::from((*value as u32) << op.shift | op.rest);
         }
     }
     for &(sum, shift) in &op.sums {
-        for (sum, &value) in columns.sums[sum].iter_mut().zip(&*values) {
-            *sum += u64::from(value) << shift;
+        let sums = columns.sums[sum].iter_mut();
+        for (sums, values) in sums.zip(&columns.value).take(blocks) {
+            *sums = std::array::from_fn(|lane| sums[lane] + (values[lane] << shift));
         }
     }
 }
 
-/// Writes values into the frames.
-#[inline]
-fn store(frames: &mut [u8], stride: usize, (at, width): (usize, usize), values: &[u32; BATCH]) {
-    fn write<const WIDTH: usize>(
-        frames: &mut [u8],
-        stride: usize,
-        at: usize,
-        values: &[u32; BATCH],
-    ) {
-        for (frame, value) in frames.chunks_exact_mut(stride).zip(values) {
-            let bytes = value.to_be_bytes();
-            frame[at..at + WIDTH].copy_from_slice(&bytes[4 - WIDTH..]);
-        }
-    }
+/// Writes the big-endian values of a field into the frames, the last bytes of each.
+#[inline(always)]
+fn store(
+    frames: &mut [u8],
+    (stride, at, width): (usize, usize, usize),
+    fields: &[[u32; LANES]; BATCH / LANES],
+) {
     match width {
-        1 => write::<1>(frames, stride, at, values),
-        2 => write::<2>(frames, stride, at, values),
-        _ => write::<4>(frames, stride, at, values),
+        1 => write::<1>(frames, (stride, at), fields),
+        2 => write::<2>(frames, (stride, at), fields),
+        _ => write::<4>(frames, (stride, at), fields),
+    }
+}
+
+#[inline(always)]
+fn write<const WIDTH: usize>(
+    frames: &mut [u8],
+    (stride, at): (usize, usize),
+    fields: &[[u32; LANES]; BATCH / LANES],
+) {
+    if stride == SHORT {
+        let (frames, _) = frames.as_chunks_mut::<SHORT>();
+        let (blocks, _) = frames.as_chunks_mut::<LANES>();
+        for (block, fields) in blocks.iter_mut().zip(fields) {
+            for lane in 0..LANES {
+                let field = fields[lane].to_ne_bytes();
+                block[lane][at..at + WIDTH].copy_from_slice(&field[4 - WIDTH..]);
+            }
+        }
+    } else {
+        let fields = fields.as_flattened();
+        for (frame, field) in frames.chunks_exact_mut(stride).zip(fields) {
+            frame[at..at + WIDTH].copy_from_slice(&field.to_ne_bytes()[4 - WIDTH..]);
+        }
     }
 }
 

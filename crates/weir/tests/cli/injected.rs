@@ -187,10 +187,12 @@ at, total = 24, 0
 while at < len(bytes):
     length = struct.unpack_from("<I", bytes, at + 8)[0]
     frame = bytes[at + 16 : at + 16 + length]
-    h, at = length, at + 16 + length
-    for i in range(0, length, 8):
-        h = ((h ^ int.from_bytes(frame[i : i + 8], "little")) * 0x9E3779B97F4A7C15) % 2**64
-        h ^= h >> 32
+    h, at = length * 0x9E3779B97F4A7C15 % 2**64, at + 16 + length
+    for i in range(0, length, 16):
+        block = frame.ljust(16, b"\0")[: i + 16][-16:]
+        a, b = struct.unpack("<QQ", block)
+        product = (a ^ h) * (b ^ 0x9E3779B97F4A7C15)
+        h = product >> 64 ^ product % 2**64
     total = (total + h) % 2**64
 print(f"{total:016x}")
 "#;

@@ -3,7 +3,9 @@
 //! ```text
 //! process   writes length, due time and frame at place p % RING, then filled = p + their bytes
 //! program   p = next; if p == filled, or too early: drop its live frame
-//!           fit the live frame's end (bpf_xdp_adjust_tail), copy the frame into it (bpf_xdp_store_bytes), next = p + their bytes
+//!           fit the live frame's end (bpf_xdp_adjust_tail), copy the frame into it (bpf_xdp_store_bytes)
+//!           write its lateness beside its length, next = p + their bytes
+//! process   reads the lateness before it writes there again
 //! ```
 //!
 //! A frame that begins before the end of the ring may end after it, in room that no other frame uses. Slots of equal size would take a page
@@ -22,6 +24,7 @@ use super::super::bpf::{
 use super::super::packet_socket::{index_of, is_up};
 use super::{Error, LONGEST, Mode, verdict};
 use crate::sys::{interrupt_thread, thread_handle};
+use hdrhistogram::Histogram;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -32,9 +35,10 @@ use std::time::Duration;
 const RING: usize = 1 << 20;
 const BEHIND: usize = HEAD + LONGEST;
 
-/// Bytes in front of a frame: its length, and the time at which it is due, ns of CLOCK_MONOTONIC.
+/// Bytes in front of a frame: its length (4), its lateness, ns (4), and the time at which it is due, ns of CLOCK_MONOTONIC (8).
 const HEAD: usize = 16;
 const LEN: usize = 0;
+const LATE: usize = 4;
 const DUE: usize = 8;
 
 /// Places of frames are multiples of this, a cache line.
@@ -69,8 +73,12 @@ pub struct Ring {
     state: Arc<State>,
     /// End of the written frames. The program sees [published](Self::publish) frames only.
     written: u64,
-    /// Place of the next frame of the program, at the last look.
+    /// Place of the next frame of the program, at the last look; place up to which the lateness was read.
     seen: u64,
+    told: u64,
+    lateness: Histogram<u64>,
+    /// Whether a frame had a time.
+    has_times: bool,
     /// The call, until it begins.
     ready: Option<Call>,
     /// Threads of the call and of the looks.
@@ -140,6 +148,10 @@ impl Ring {
             state,
             written: 0,
             seen: 0,
+            told: 0,
+            lateness: Histogram::new_with_bounds(1, i32::MAX as u64, 3)
+                .expect("the bounds are in order"),
+            has_times: false,
             ready: Some(Call {
                 program,
                 maps: [frames, words],
@@ -208,11 +220,16 @@ impl Ring {
         }
         self.begin()?;
         self.check()?;
-        let size = (HEAD + frame.len()).next_multiple_of(PLACE);
-        if self.written - self.seen > (RING - size) as u64 {
+        let size = size_of(frame.len());
+        let is_full = |ring: &Self| ring.written - ring.told > (RING - size) as u64;
+        if is_full(self) {
+            self.look();
+        }
+        if is_full(self) {
             self.publish();
             self.wait_for(self.written - RING as u64 / 2)?;
         }
+        self.has_times |= due_ns > 0;
         let place = self.written as usize % RING;
         let (words, rest) = frame.as_chunks::<8>();
         let to = self
@@ -231,6 +248,25 @@ impl Ring {
         }
         self.written += size as u64;
         Ok(())
+    }
+
+    /// Reads the lateness of the frames up to the last look.
+    fn read_lateness(&mut self) {
+        while self.has_times && self.told < self.seen {
+            let head = self.frames.words(0, self.told as usize % RING, HEAD / 8);
+            let [lens, due] = [LEN, DUE].map(|at| head[at / 8].load(Ordering::Relaxed));
+            if due > 0 {
+                self.lateness.saturating_record(lens >> (8 * LATE));
+            }
+            self.told += size_of(lens as u32 as usize) as u64;
+        }
+        self.told = self.seen;
+    }
+
+    /// Times from when frames were due until the program received them, ns, at most 2^31 - 1: of frames that had a time, up to the
+    /// last call of [`Self::drain`] or later.
+    pub fn lateness(&self) -> &Histogram<u64> {
+        &self.lateness
     }
 
     /// Shows the written frames to the program.
@@ -258,10 +294,16 @@ impl Ring {
         self.wait_for(self.written)
     }
 
+    /// Looks which frames the program has received.
+    fn look(&mut self) {
+        self.seen = self.state.word(NEXT).load(Ordering::Acquire);
+        self.read_lateness();
+    }
+
     /// Waits until the program has received the frames up to a place.
     fn wait_for(&mut self, place: u64) -> io::Result<()> {
         loop {
-            self.seen = self.state.word(NEXT).load(Ordering::Acquire);
+            self.look();
             if self.seen >= place {
                 return Ok(());
             }
@@ -291,6 +333,11 @@ impl Drop for Ring {
     }
 }
 
+/// Bytes that a frame of so many bytes takes in the ring.
+fn size_of(len: usize) -> usize {
+    (HEAD + len).next_multiple_of(PLACE)
+}
+
 /// Runs the program until the end; returns the error of the call.
 fn runs(program: &Program, interface: u32, batch: u32, state: &State) -> i32 {
     let frame = [0; BASE];
@@ -316,12 +363,13 @@ fn runs(program: &Program, interface: u32, batch: u32, state: &State) -> i32 {
 /// ```text
 /// p = next; if p >= filled: runs = 1, drop
 /// at = frames + p % RING; if at.due > now: drop
+/// at.late = min(now - at.due, 2^31 - 1)
 /// if adjust_tail(len - BASE) or store_bytes(0, at.frame, len) fails: failed += 1, drop
 /// next = p + size; count += 1
 /// ```
 fn assemble<'a>(frames: &'a Map, words: &'a Map, mode: Mode) -> Assembler<'a> {
     let mut a = Assembler::new();
-    let [idle, failed, filled] = [a.label(), a.label(), a.label()];
+    let [idle, failed, filled, short] = [a.label(), a.label(), a.label(), a.label()];
     a.set(R6, R1);
     a.map_value(R9, words, 0);
     a.load(Size::Eight, R7, R9, NEXT as i16);
@@ -339,7 +387,12 @@ fn assemble<'a>(frames: &'a Map, words: &'a Map, mode: Mode) -> Assembler<'a> {
     a.call(Helper::TIME);
     a.load(Size::Eight, R1, R8, DUE as i16);
     a.jump(If::Greater, R1, R0, idle);
-    a.load(Size::Eight, R7, R8, LEN as i16);
+    a.alu(Op::Sub, R0, R1);
+    a.jump(If::LessEqual, R0, i32::MAX, short);
+    a.set(R0, i32::MAX);
+    a.place(short);
+    a.store(Size::Four, R8, LATE as i16, R0);
+    a.load(Size::Four, R7, R8, LEN as i16);
     // The verifier does not know that all have such a length.
     a.jump(If::Less, R7, SHORTEST as i32, idle);
     a.jump(If::Greater, R7, LONGEST as i32, idle);

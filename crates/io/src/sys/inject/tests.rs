@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::live::Counts;
+use crate::sys::monotonic_ns;
 use crate::sys::xdp;
 use crate::sys::xdp::tests::net::{cable, packets, until_end};
 use std::sync::atomic::AtomicBool;
@@ -180,4 +181,44 @@ fn frames_and_fields_that_do_not_fit_are_errors() {
             1000
         );
     }
+}
+
+/// How late each frame is, by the clock of this process before it is written and after it has left.
+#[test]
+fn a_ring_tells_the_lateness_of_frames_with_times() {
+    if !cable("a_ring_tells_the_lateness_of_frames_with_times", 1, 1500) {
+        return;
+    }
+    const LATE: u64 = 50_000_000;
+    let mut ring = Ring::open("near", Mode::Drop, 64).unwrap();
+    ring.start().unwrap();
+    let begun = monotonic_ns();
+    // They go round the ring several times; every third has no time.
+    let all = 0..40_000;
+    for number in all.clone() {
+        let due = match number % 3 {
+            0 => 0,
+            _ => begun - LATE - number as u64,
+        };
+        ring.push(&vec![0; 60 + number % 200], due).unwrap();
+    }
+    ring.drain().unwrap();
+    let took = monotonic_ns() - begun;
+    let lateness = ring.lateness();
+    assert_eq!(
+        lateness.len(),
+        all.filter(|number| number % 3 > 0).count() as u64
+    );
+    // Three digits are right.
+    let most = (LATE + 40_000 + took) as f64;
+    assert!(
+        lateness.min() as f64 > 0.998 * LATE as f64,
+        "{}",
+        lateness.min()
+    );
+    assert!(
+        (lateness.max() as f64) < 1.002 * most,
+        "{} {most}",
+        lateness.max()
+    );
 }

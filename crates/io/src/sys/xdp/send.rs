@@ -12,8 +12,10 @@ use weir_memory::Policy;
 /// Longest wait of [`Sender::finish`] without a completed frame.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Number of frames after which the kernel is woken: as many as it takes at once (`TX_BATCH_SIZE` of net/xdp/xsk.c).
+/// Number of frames after which the kernel is woken: as many as it takes at once (`TX_BATCH_SIZE` of net/xdp/xsk.c). A kernel that lets a
+/// socket choose that number is woken after so many more.
 const BATCH: u32 = 32;
+const LARGE_BATCH: u32 = 256;
 
 /// Settings of a sender.
 #[derive(Clone, Copy, Debug)]
@@ -121,8 +123,9 @@ pub struct Sender {
     interface: Interface,
     chunk: usize,
     places: Places,
-    /// Number of frames in the ring that are not published to the kernel yet.
+    /// Number of frames in the ring that are not published to the kernel yet; and the number of them after which it is woken.
     untold: u32,
+    batch: u32,
     /// Lengths of the latest frames, by their number modulo the size of the ring; and the number of frames that the kernel took from the ring.
     lens: Vec<u32>,
     consumed: u64,
@@ -155,6 +158,12 @@ impl Sender {
             .map_err(system("the completion ring"))?;
         let transmit =
             Producer::new(&xsk, Which::Transmit, frames).map_err(system("the transmit ring"))?;
+        let most = LARGE_BATCH.min(frames);
+        let batch = if xsk.set_transmit_budget(most) {
+            most
+        } else {
+            BATCH
+        };
         let ways = match settings.zero_copy {
             ZeroCopy::Force => &[libc::XDP_ZEROCOPY][..],
             ZeroCopy::Never => &[libc::XDP_COPY],
@@ -195,6 +204,7 @@ impl Sender {
             chunk,
             places,
             untold: 0,
+            batch,
             lens: vec![0; frames as usize],
             consumed: 0,
             sent,
@@ -203,12 +213,12 @@ impl Sender {
 
     /// Queues a frame, from its destination address on; it is sent at the latest by [`Self::flush`].
     ///
-    /// **Cost**: a copy; a system call for every 32 frames. If all places are under way, the function waits. **Errors**:
+    /// **Cost**: a copy; a system call for every 32 frames, or 256 from Linux 6.17 on. If all places are under way, the function waits. **Errors**:
     /// `InvalidInput` for an empty frame or a frame longer than a chunk, which is not accepted; errors of the kernel, as for an
     /// interface that is down.
     pub fn send(&mut self, frame: &[u8]) -> io::Result<()> {
         self.queue(frame)?;
-        if self.untold >= BATCH {
+        if self.untold >= self.batch {
             self.flush()
         } else {
             Ok(())

@@ -186,6 +186,14 @@ impl Xsk {
         };
     }
 
+    /// Lets a wakeup send up to `frames` frames, 32 to the size of the transmit ring, which must exist. Returns whether the kernel does so:
+    /// from Linux 6.17 on.
+    pub(super) fn set_transmit_budget(&self, frames: u32) -> bool {
+        /// `XDP_MAX_TX_SKB_BUDGET` of `<linux/if_xdp.h>`.
+        const MAX_TX_SKB_BUDGET: libc::c_int = 9;
+        set_option(&self.0, libc::SOL_XDP, MAX_TX_SKB_BUDGET, &frames).is_ok()
+    }
+
     /// Makes the kernel read the transmit ring.
     pub(super) fn kick_transmit(&self) -> io::Result<()> {
         // SAFETY: no buffer and no address.
