@@ -292,6 +292,12 @@ impl Stream {
     /// A stream of these layers, with the usual values.
     fn new(name: String, stack: Stack) -> Self {
         Self {
+                    if stream.zipf > 0.0 && stream.flows.is_none() {
+                        return Err(format!(
+                            "stream {}: zipf {} spreads packets over flows: name their number too",
+                            stream.name, stream.zipf
+                        ));
+                    }
             name,
             weight: 1,
             stack,

@@ -3,7 +3,7 @@
 use crate::cli::Cli;
 use crate::topics::TOPICS;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{Arg, Command, CommandFactory};
+use clap::{Arg, Command, CommandFactory, Parser};
 use std::error::Error as _;
 use std::path::Path;
 use weir_engine::capture::is_interface;
@@ -181,7 +181,7 @@ impl<'a> Wrong<'a> {
         if word[1..].starts_with(|c: char| c.is_ascii_digit())
             && let Some(flag) = self.flag_before(word)
         {
-            return format!("{flag}: '{word}' is too small: use {flag} 1 or more");
+            return self.negative(flag, word);
         }
         if let Some(words) = self.neighbour(word) {
             return words;
@@ -296,6 +296,33 @@ impl<'a> Wrong<'a> {
         let at = self.rest.iter().position(|given| given == word)?;
         let flag = self.rest.get(at.checked_sub(1)?)?;
         takes_a_value(self.command, flag).then_some(flag.as_str())
+    }
+
+    /// A negative number after a flag: what its parser says of other values, unless it is a count.
+    fn negative(&self, flag: &str, word: &str) -> String {
+        let is_count = |arg: &&Arg| {
+            let mut names = arg.get_value_names().unwrap_or_default().iter();
+            names_of(arg).iter().any(|name| name == flag) && names.any(|name| name == "N")
+        };
+        if self.command.get_arguments().any(|arg| is_count(&arg)) {
+            return format!("{flag}: '{word}' is too small: use {flag} 1 or more");
+        }
+        let joined = format!("{flag}={word}");
+        let names = self.names.iter().map(|name| (*name).to_owned());
+        let mut arguments: Vec<String> = std::iter::once("weir".to_owned()).chain(names).collect();
+        let mut rest = self.rest.iter().peekable();
+        while let Some(given) = rest.next() {
+            match given == flag && rest.next_if(|next| *next == word).is_some() {
+                true => arguments.push(joined.clone()),
+                false => arguments.push(given.clone()),
+            }
+        }
+        match Cli::try_parse_from(&arguments) {
+            Err(error) if error.kind() == ErrorKind::ValueValidation => {
+                line(&error, &arguments[1..])
+            }
+            _ => format!("{flag}: a value that begins with - is written {joined}"),
+        }
     }
 
     /// The argument after `word`, if it is a value.

@@ -111,17 +111,28 @@ impl Values {
         let (mut rest, mut order, mut each) = (text.trim(), None, false);
         loop {
             let last = |word: &str| rest.strip_suffix(word);
+            let is_again;
             if let Some(less) = last(":packet") {
-                (rest, each) = (less, true);
+                (rest, is_again) = (less, std::mem::replace(&mut each, true));
             } else if let Some(less) = last(":random") {
-                (rest, order) = (less, Some(Order::Random));
+                (rest, is_again) = (less, order.replace(Order::Random).is_some());
             } else if let Some(less) = last(":count") {
-                (rest, order) = (less, Some(Order::Count));
+                (rest, is_again) = (less, order.replace(Order::Count).is_some());
             } else {
                 break;
             }
+            if is_again {
+                return Err(format!(
+                    "{text:?}: want :random or :count once, and :packet once"
+                ));
+            }
         }
         let set = set(rest, kind)?;
+        if matches!(set, Set::Constant(_)) && (each || order.is_some()) {
+            return Err(format!(
+                "{text:?}: one value is neither drawn nor counted: write {rest}, or a range or a list"
+            ));
+        }
         if order != Some(Order::Random) && matches!(set, Set::Masked(_, _)) {
             return Err(format!(
                 "{text:?}: values under a mask are drawn: write {rest}:random"

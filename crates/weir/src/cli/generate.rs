@@ -100,6 +100,15 @@ pub fn search_goal(text: &str) -> Result<SearchGoal, String> {
     })
 }
 
+/// Reads an exponent of Zipf's law. **Errors**: what would be right.
+fn zipf_exponent(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(exponent) if (0.0..=10.0).contains(&exponent) => Ok(exponent),
+        Ok(_) => Err(format!("'{text}' is out of range: use 0 to 10")),
+        Err(_) => Err(format!("'{text}' is not a number: write --zipf 1.1")),
+    }
+}
+
 /// Reads the name of a run. **Errors**: what would be right.
 fn run_name(text: &str) -> Result<String, String> {
     match text.len() {
@@ -192,7 +201,7 @@ pub struct GenerateArgs {
     /// Set the Zipf exponent of packets over flows.
     ///
     /// [default: 1.1, or as the profile says].
-    #[arg(help_heading = SELECT, long)]
+    #[arg(help_heading = SELECT, long, value_parser = zipf_exponent)]
     pub zipf: Option<f64>,
     /// Set how fast: 2Gbit/s, 50%, max [default: 1Mpps].
     ///

@@ -240,9 +240,31 @@ fn wrong_profiles_rates_and_fields_are_one_line() {
         (&["--gaps", "odd"], "want \"even\""),
         (&["--workers", "2"], "share the packets of streams"),
         (
-            &["--workers", "2", "--profile", "64", "--rate", "1"],
-            "add --rate max",
+            &["--workers", "2", "--profile", "connections"],
+            "share the packets of streams",
         ),
+        (
+            &["--profile", "64", "--field", "ipv4.ttl=1-9:random:random"],
+            "want :random or :count once",
+        ),
+        (
+            &["--profile", "64", "--field", "ipv4.ttl=5:random"],
+            "one value is neither drawn nor counted: write 5",
+        ),
+        (
+            &["--profile", "syn-flood", "--zipf", "1"],
+            "name their number too",
+        ),
+        (
+            &["--rate", "-5"],
+            "--rate: '-5' is not a rate: write original",
+        ),
+        (&["--duration", "-5"], "--duration: '-5' is not a time"),
+        (
+            &["--zipf", "-5"],
+            "--zipf: '-5' is out of range: use 0 to 10",
+        ),
+        (&["--packets", "-5"], "--packets: '-5' is too small"),
         (&["more"], "one file or port at a time"),
     ] {
         let done = weir([&["generate", "null", "--packets", "5"], arguments].concat());

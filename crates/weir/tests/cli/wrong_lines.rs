@@ -633,7 +633,7 @@ const OWN: &[Case] = &[
     (
         "filter udp demo.pcap -s -1",
         2,
-        "-s: '-1' is too small: use -s 1 or more",
+        "-s -1 is too small: use at least 0",
     ),
     (
         "filter udp demo.pcap --split a/b/c=udp",
