@@ -16,6 +16,7 @@ pub struct Packets {
     /// Expressions of streams: text, and the numbers of its streams.
     expressions: Vec<(String, Vec<usize>)>,
 }
+    start_ns: i64,
 
 /// Expressions that tell planted traffic apart.
 const KINDS: [&str; 4] = ["arp", "tcp", "udp port 53", "udp and not port 53"];
@@ -80,21 +81,11 @@ impl Packets {
                     ..internet.clone()
                 };
                 let generator = Generator::new(&internet).map_err(|error| error.to_string())?;
+            start_ns: profile.start_ns,
                 (Maker::Internet(Box::new(generator), buffer()), times)
             }
-            Traffic::Connections(plan) => {
-                let plan = known::Plan {
-                    seed: profile.seed,
-                    start_ns: profile.start_ns,
-                    ..plan.clone()
-                };
-                let traffic = known::Traffic::new(&plan).map_err(|error| error.to_string())?;
-                let maker = Maker::Connections {
-                    traffic: Box::new(traffic),
-                    left: packets,
-                    frame: buffer(),
-                    counts: Default::default(),
-                };
+            Traffic::Connections(_) | Traffic::Beside { .. } => {
+                let maker = Maker::Connections(Box::new(Beside::new(profile)?));
                 (maker, profile.rate.map(other))
             }
             Traffic::Streams(_) => (Maker::Streams(Box::new(Frames::new(profile)?)), None),
@@ -179,6 +170,11 @@ impl Packets {
             Maker::Streams(frames) => frames.set_times(times),
             _ => self.times = Some(times),
         }
+    }
+
+    /// Time of the first packet of all shares, ns since the epoch.
+    pub fn start_ns(&self) -> i64 {
+        self.start_ns
     }
 
     /// Goes on with other packets of the same streams: at the next number and time, with the same counts. If `again`, the last packet is

@@ -9,7 +9,7 @@ use std::fs;
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use weir_generator::streams::{Frames, Profile, Traffic};
+use weir_generator::streams::{Frames, Gaps, Profile, Rate, Traffic};
 use weir_testkit::Random;
 use weir_testkit::savefile::Pcap;
 
@@ -113,15 +113,19 @@ fn random_texts_make_frames_or_one_line() {
     }
 }
 
+/// Shares have the frames of the whole, each at its time there, whatever the rate, the gaps and the batches.
 #[test]
 fn two_workers_make_the_frames_of_one() {
-    for name in ["mwn", "zipf-1m"] {
+    let rates = [None, Some(Rate::Packets(3e4)), Some(Rate::Bits(7e6))];
+    let gaps = [Gaps::Even, Gaps::Exponential, Gaps::Bursts(5)];
+    let cases = rates.into_iter().zip(gaps).zip(["zipf-1m", "64", "mwn"]);
+    for ((rate, gaps), name) in cases {
         let mut profile = Profile::built_in(name).unwrap();
-        (profile.packets, profile.rate) = (Some(10_007), None);
+        (profile.packets, profile.rate, profile.gaps) = (Some(10_007), rate, gaps);
         let all = |frames: &mut Frames| {
             let mut all = Vec::new();
             while let Some(made) = frames.next() {
-                all.push(made.frame.to_vec());
+                all.push((made.time_ns, made.frame.to_vec()));
             }
             all
         };
@@ -130,6 +134,7 @@ fn two_workers_make_the_frames_of_one() {
         for share in 0..3 {
             let mut frames = Frames::new(&profile).unwrap();
             frames.share(share, 3);
+            frames.set_batch([32, 7, 1][share as usize]);
             shared.extend(all(&mut frames));
         }
         one.sort();

@@ -123,7 +123,7 @@ pub fn run(arguments: &GenerateArgs) -> anyhow::Result<Outcome> {
         wanted.set_rate(None);
     }
     if arguments.workers > 1 {
-        check_workers(arguments, &wanted, is_paced)?;
+        check_workers(arguments, &wanted)?;
     }
     if arguments.table.as_ref().is_some_and(Name::is_dash) {
         bail!("--table - would mix with other output: name a file");
@@ -163,16 +163,16 @@ pub fn run(arguments: &GenerateArgs) -> anyhow::Result<Outcome> {
     if !to_port {
         walls.raise(&[])?;
     }
-    if arguments.workers > 1 {
-        return shared(arguments, limit, &wanted, &walls, &stop);
-    }
-    let longest = wanted.longest();
     let sending = Sending {
         frames: frames_words(&wanted),
         rate: is_paced.then(|| wanted.rate()).flatten(),
         is_paced,
         streams: wanted.stream_names(),
     };
+    if arguments.workers > 1 {
+        return shared(arguments, limit, (&wanted, &sending), &walls, &stop);
+    }
+    let longest = wanted.longest();
     // Preparing millions of flows takes seconds.
     let mut maker = unless_stopped(&stop, &Slow::default(), move || wanted.prepare())
         .transpose()
@@ -260,16 +260,15 @@ fn rate_of(arguments: &GenerateArgs) -> anyhow::Result<Option<Option<Rate>>> {
 }
 
 /// Refuses workers that cannot share the packets.
-fn check_workers(arguments: &GenerateArgs, wanted: &Wanted, is_paced: bool) -> anyhow::Result<()> {
+fn check_workers(arguments: &GenerateArgs, wanted: &Wanted) -> anyhow::Result<()> {
     let workers = arguments.workers;
     if !port::is_port(&arguments.sink) {
         bail!("--workers {workers}: a file has one order of packets: name null or af_packet:IF");
     }
     if !wanted.can_be_shared() {
-        bail!("--workers {workers} share the packets of streams: name a --profile that has some");
-    }
-    if is_paced {
-        bail!("--workers {workers} send as fast as possible: add --rate max");
+        bail!(
+            "--workers {workers} share the packets of streams: name a --profile that has streams alone"
+        );
     }
     Ok(())
 }
@@ -393,7 +392,7 @@ fn send(
 fn shared(
     arguments: &GenerateArgs,
     limit: Limit,
-    wanted: &Wanted,
+    (wanted, sending): (&Wanted, &Sending),
     walls: &Walls,
     stop: &Arc<AtomicBool>,
 ) -> anyhow::Result<Outcome> {
@@ -402,18 +401,12 @@ fn shared(
         port.check(LinkType::ETHERNET)
             .map_err(|fault| anyhow::anyhow!(port::fault_line(&fault)))?;
     }
-    let sending = Sending {
-        frames: frames_words(wanted),
-        rate: None,
-        is_paced: false,
-        streams: Vec::new(),
-    };
     let links = SenderLinks::open(std::slice::from_ref(&arguments.sink));
-    tell_begin(arguments, limit, &sending);
+    tell_begin(arguments, limit, sending);
     walls.raise(&[])?;
     let links = links.watch()?;
-    let mut pace = Pace::begin(&arguments.sink, stop, limit.time);
-    let all = workers::run(wanted, ports, limit.time, stop)?;
+    let begin = || Pace::begin(&arguments.sink, stop, limit.time);
+    let (all, mut pace) = workers::run(wanted, ports, sending.pace(), begin)?;
     let lost_link = links.end();
     let mut rows = all[0].rows.clone();
     for sent in &all[1..] {

@@ -13,7 +13,7 @@
 use super::compile::{Compiled, Draw, Op};
 use super::ranks::Ranks;
 use super::times::Times;
-use super::{BATCH, MAGIC, Payload, Profile, RETURNED, STAMP, Stream, Traffic};
+use super::{BATCH, MAGIC, Payload, Profile, RETURNED, STAMP, Stream};
 use crate::frame::Noise;
 use crate::random::{Random, hash};
 use weir_memory::{Work, compiled_for_newer};
@@ -76,8 +76,8 @@ pub struct Frames {
     given: usize,
     /// Most packets of a batch.
     most: usize,
-    /// Other shares of the packets, which are left out: see [`Self::share`].
-    shares: u64,
+    /// The share of the packets that is made, and the number of shares: see [`Self::share`].
+    share: (u64, u64),
     /// Whether the next frame has no time: see [`Self::follow`].
     is_again: bool,
 }
@@ -156,9 +156,10 @@ fn mix(x: u64) -> u64 {
 impl Frames {
     /// Prepares the streams of a profile. **Errors**: what is wrong, and what would be right; traffic without streams.
     pub fn new(profile: &Profile) -> Result<Self, String> {
-        let Traffic::Streams(streams) = &profile.traffic else {
+        let streams = profile.streams();
+        if streams.is_empty() {
             return Err("this traffic has no streams".to_owned());
-        };
+        }
         let noise = Noise::of(Random::new(profile.seed, NOISE), NOISE_LEN);
         let make = |(i, stream): (usize, &Stream)| {
             Maker::new(stream, i, hash(profile.seed, STREAMS, i as u64), &noise)
@@ -178,7 +179,7 @@ impl Frames {
             made: 0,
             given: 0,
             most: BATCH,
-            shares: 1,
+            share: (0, 1),
             is_again: false,
         })
     }
@@ -188,12 +189,10 @@ impl Frames {
         self.most = most.clamp(1, BATCH);
     }
 
-    /// Makes every `shares`-th batch only, from number `share` on: the shares together have the packets of the whole. They have no
-    /// departure times.
+    /// Makes every `shares`-th batch only, from number `share` on: the shares together have the packets of the whole, at the times that
+    /// they have there. **Cost**: with times, it also draws the lengths of all other packets.
     pub fn share(&mut self, share: u64, shares: u64) {
-        self.times = None;
-        self.next = share * BATCH as u64;
-        self.shares = shares;
+        self.share = (share, shares);
     }
 
     /// Sets the departure times of frames from now on.
@@ -314,8 +313,42 @@ impl Frames {
 
     /// Makes the next batch.
     fn fill(&mut self) {
-        let count = self.end.saturating_sub(self.next).min(self.most as u64) as usize;
+        let (share, shares) = self.share;
+        let mut most = self.most as u64;
+        if shares > 1 {
+            while self.next < self.end && (self.next / BATCH as u64) % shares != share {
+                self.skip();
+            }
+            most = most.min(BATCH as u64 - self.next % BATCH as u64);
+        }
+        let count = self.end.saturating_sub(self.next).min(most) as usize;
         (self.made, self.given) = (count, 0);
+        self.plan(count);
+        for maker in self.makers.iter_mut().filter(|maker| maker.count > 0) {
+            maker.make();
+        }
+    }
+
+    /// Leaves out a batch of another share, but for its times.
+    fn skip(&mut self) {
+        let count = (self.end - self.next).min(BATCH as u64) as usize;
+        let Some(mut times) = self.times.take() else {
+            self.next += count as u64;
+            return;
+        };
+        self.plan(count);
+        for maker in self.makers.iter_mut().filter(|maker| maker.count > 0) {
+            maker.draw();
+            maker.lengths();
+        }
+        for &(stream, place) in &self.batch[..count] {
+            times.next(self.makers[usize::from(stream)].len[usize::from(place)] as usize);
+        }
+        self.times = Some(times);
+    }
+
+    /// Chooses the streams of the next packets.
+    fn plan(&mut self, count: usize) {
         let period = self.pattern.len() as u64;
         if let [maker] = &mut self.makers[..] {
             (maker.first, maker.count) = (self.next, count);
@@ -339,10 +372,7 @@ impl Frames {
                 }
             }
         }
-        self.next += count as u64 + (self.shares - 1) * BATCH as u64;
-        for maker in self.makers.iter_mut().filter(|maker| maker.count > 0) {
-            maker.make();
-        }
+        self.next += count as u64;
     }
 }
 

@@ -148,7 +148,7 @@ pub struct GenerateArgs {
     pub gaps: Option<Gaps>,
     /// Make packets with N threads.
     ///
-    /// Together they make the same packets. For null and af_packet, as fast as possible, from streams.
+    /// Together they make the same packets, at the same times and rate. For null and af_packet, from streams.
     #[arg(hide_short_help = true, help_heading = TUNING, long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256), default_value_t = 1)]
     pub workers: u16,
     /// Make N packets.

@@ -496,10 +496,14 @@ impl Maker {
         }
     }
 
-    /// Leaves out the packets of other workers.
-    pub fn share(&mut self, share: u64, shares: u64) {
-        if let Kind::Profile(packets) = &mut self.kind {
-            packets.share(share, shares);
+    /// Leaves out the packets of other workers. Returns the time of the first of all packets, ns since the epoch.
+    pub fn share(&mut self, share: u64, shares: u64) -> i64 {
+        match &mut self.kind {
+            Kind::Profile(packets) => {
+                packets.share(share, shares);
+                packets.start_ns()
+            }
+            Kind::Mix { .. } => 0,
         }
     }
 

@@ -67,6 +67,22 @@ impl Pace {
         }
     }
 
+    /// The same clock for another sender, without progress, and with messages or none.
+    pub fn twin(&self, speaks: bool) -> Self {
+        Self {
+            clock: self.clock,
+            port: self.port.clone().filter(|_| speaks),
+            ..Self::quiet(&self.stop, self.end)
+        }
+    }
+
+    /// Takes over how late the packets of another sender were, if it held its rate no better.
+    pub fn take_late(&mut self, other: &Self) {
+        if self.late.is_held() {
+            (self.late, self.clock) = (other.late, other.clock);
+        }
+    }
+
     /// Notes that the last packet has left.
     pub fn ends_now(&mut self) {
         self.clock.read();

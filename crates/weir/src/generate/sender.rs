@@ -81,6 +81,14 @@ impl<'a> Sender<'a> {
         }
     }
 
+    /// The sender, whose clock begins when a packet of `first_ns` is due, in packet time.
+    pub fn beginning(self, first_ns: i64) -> Self {
+        Self {
+            first: Some(first_ns),
+            ..self
+        }
+    }
+
     /// Sends until the packets, the time or the run ends.
     pub fn send(&mut self) -> Result<(), PortFault> {
         if let Some(steering) = self.steering {

@@ -466,6 +466,52 @@ fn a_sender_that_was_stopped_goes_on_at_its_rate() {
     }
 }
 
+/// Workers keep one rate together: tcpdump receives each packet of a single sender once, and the last leaves when it is due there.
+#[test]
+fn workers_at_a_rate_send_the_packets_of_one() {
+    let test = "workers_at_a_rate_send_the_packets_of_one";
+    let Some(net) = Net::new(test) else { return };
+    if !have(test, &["tcpdump"]) {
+        return;
+    }
+    let temp = Temp::new();
+    let (file, path) = (temp.at("one.pcap"), temp.at("far.pcap"));
+    for rate in ["20kpps", "80Mbit/s"] {
+        let asked = ["--profile", "mwn", "--packets", "2021", "--rate", rate];
+        let generate = |words: &[&str]| {
+            let done = net.weir(&[&["generate"], words, &asked[..]].concat()).ok();
+            let part = |begin: &str| {
+                let parts = done.err.lines().last().unwrap().split(", ");
+                let part = parts.into_iter().find_map(|part| part.strip_prefix(begin));
+                part.unwrap_or_default().to_owned()
+            };
+            let seconds = done.err.split(" s, ").next().unwrap();
+            let seconds: f64 = seconds.rsplit(' ').next().unwrap().parse().unwrap();
+            (part("digest "), seconds)
+        };
+        net.weir(&[&["generate", &file], &asked[..]].concat()).ok();
+        let rival = tcpdump(&net, &path);
+        let (digest, seconds) = generate(&["af_packet:near", "--digest", "--workers", "3"]);
+        let (count, found) = captured(rival, &path);
+        assert_eq!((count, &digest), (2021, &generate(&["null", "--digest"]).0));
+        let sorted = |records: Vec<Record>| {
+            let mut all = data(records);
+            all.sort_unstable();
+            all
+        };
+        let one = records(&file);
+        let last_ns = one[2020].time_ns - one[0].time_ns;
+        // To the hundredth that is printed.
+        assert!(seconds >= last_ns as f64 / 1e9 - 0.01, "{rate}: {seconds}");
+        assert!(sorted(found) == sorted(one), "{rate}");
+    }
+    let fast = ["--packets", "3000000", "--rate", "1Gpps", "--workers", "2"];
+    let words = ["generate", "null", "--profile", "64", "--strict"];
+    let done = net.weir(&[&words[..], &fast].concat());
+    assert_eq!(done.code, Some(1), "{}", done.err);
+    assert!(done.err.contains("the rate was not held: "), "{}", done.err);
+}
+
 /// Packets that leave more slowly than asked for are told while they leave, once in a spell, by every sender in the same words.
 #[test]
 fn a_rate_that_is_not_held_is_told_while_packets_leave() {
