@@ -400,6 +400,11 @@ impl Traffic {
         })
     }
 
+    /// Time of the next frame; `None` if all are made.
+    pub(crate) fn due(&self) -> Option<i64> {
+        self.due.peek().map(|Reverse((time_ns, _))| *time_ns)
+    }
+
     /// Writes the next frame to the start of `buf`; `None` if all are made. Bytes after the frame
     /// are unspecified. The frame belongs to no flow of a [`Profile`], not even an ordinary one.
     pub fn next(&mut self, buf: &mut [u8; FRAME_MAX]) -> Option<Generated> {

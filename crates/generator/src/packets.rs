@@ -1,8 +1,11 @@
 //! The packets of any profile, whatever its traffic.
 
+mod beside;
+
 use crate::known;
 use crate::streams::{Frames, Gaps, Made, Profile, Rate, Stamp, Times, Traffic};
 use crate::{FRAME_MAX, FlowCount, Generated, Generator};
+use beside::Beside;
 
 /// Makes the packets of a profile, and knows the answers.
 #[derive(Debug)]
@@ -13,54 +16,26 @@ pub struct Packets {
     /// Gaps and seed of times at another rate.
     gaps: Gaps,
     seed: u64,
+    start_ns: i64,
     /// Expressions of streams: text, and the numbers of its streams.
     expressions: Vec<(String, Vec<usize>)>,
-}
-    start_ns: i64,
-
-/// Expressions that tell planted traffic apart.
-const KINDS: [&str; 4] = ["arp", "tcp", "udp port 53", "udp and not port 53"];
-
-/// The place among [`KINDS`] of a frame without tags, options and extension headers.
-fn kind_of(frame: &[u8]) -> Option<usize> {
-    const DNS: [u8; 2] = 53u16.to_be_bytes();
-    let (protocol, ports) = match frame.get(12..14)? {
-        [8, 6] => return Some(0),
-        [8, 0] => (frame.get(23)?, 34),
-        [0x86, 0xdd] => (frame.get(20)?, 54),
-        _ => return None,
-    };
-    let is_dns = || {
-        [ports, ports + 2]
-            .iter()
-            .any(|&at| frame.get(at..at + 2) == Some(&DNS))
-    };
-    match protocol {
-        6 => Some(1),
-        17 if is_dns() => Some(2),
-        17 => Some(3),
-        _ => None,
-    }
 }
 
 #[derive(Debug)]
 enum Maker {
     Internet(Box<Generator>, Box<[u8; FRAME_MAX]>),
-    Connections {
-        traffic: Box<known::Traffic>,
-        left: u64,
-        frame: Box<[u8; FRAME_MAX]>,
-        /// Packets and bytes of each of [`KINDS`].
-        counts: [(u64, u64); KINDS.len()],
-    },
+    /// Connections, with streams or none.
+    Connections(Box<Beside>),
     Streams(Box<Frames>),
 }
 
 impl Packets {
+    /// Stream of a packet that is of connections, dialogues, scans, floods or storms.
+    pub const NO_STREAM: usize = usize::MAX;
+
     /// Prepares the packets of a profile. **Errors**: what is wrong, and what would be right. **Cost**: seconds for millions of flows of the
     /// internet; little for streams.
     pub fn new(profile: &Profile) -> Result<Self, String> {
-        let buffer = || Box::new([0; FRAME_MAX]);
         let packets = profile.packets.unwrap_or(u64::MAX);
         let other = |rate: Rate| Times::new(profile.start_ns, rate, profile.gaps, profile.seed);
         let (maker, times) = match &profile.traffic {
@@ -81,8 +56,10 @@ impl Packets {
                     ..internet.clone()
                 };
                 let generator = Generator::new(&internet).map_err(|error| error.to_string())?;
-            start_ns: profile.start_ns,
-                (Maker::Internet(Box::new(generator), buffer()), times)
+                (
+                    Maker::Internet(Box::new(generator), Box::new([0; FRAME_MAX])),
+                    times,
+                )
             }
             Traffic::Connections(_) | Traffic::Beside { .. } => {
                 let maker = Maker::Connections(Box::new(Beside::new(profile)?));
@@ -104,40 +81,31 @@ impl Packets {
             times,
             gaps: profile.gaps,
             seed: profile.seed,
+            start_ns: profile.start_ns,
             expressions,
         })
     }
 
-    /// The next packet; `None` at the end. The stream of a packet that is of none is 0.
+    /// The next packet; `None` at the end. Packets of connections have stream [`Self::NO_STREAM`], and packets of the internet stream 0.
     #[inline]
     #[allow(clippy::should_implement_trait, reason = "the frame is borrowed")]
     pub fn next(&mut self) -> Option<Made<'_>> {
-        let (frame, made) = match &mut self.maker {
+        let made = match &mut self.maker {
             Maker::Streams(frames) => return frames.next(),
             Maker::Internet(generator, frame) => {
-                let made = generator.next(frame)?;
-                (frame, made)
-            }
-            Maker::Connections {
-                traffic,
-                left,
-                frame,
-                counts,
-            } => {
-                *left = left.checked_sub(1)?;
-                let made = traffic.next(frame)?;
-                if let Some(kind) = kind_of(&frame[..made.len]) {
-                    let (packets, bytes) = &mut counts[kind];
-                    (*packets, *bytes) = (*packets + 1, *bytes + made.len as u64);
+                let Generated { time_ns, len, .. } = generator.next(frame)?;
+                Made {
+                    time_ns,
+                    stream: 0,
+                    frame: &frame[..len],
                 }
-                (frame, made)
             }
+            Maker::Connections(beside) => beside.next()?,
         };
-        let Generated { time_ns, len, .. } = made;
+        let times = self.times.as_mut();
         Some(Made {
-            time_ns: self.times.as_mut().map_or(time_ns, |times| times.next(len)),
-            stream: 0,
-            frame: &frame[..len],
+            time_ns: times.map_or(made.time_ns, |times| times.next(made.frame.len())),
+            ..made
         })
     }
 
@@ -172,11 +140,6 @@ impl Packets {
         }
     }
 
-    /// Time of the first packet of all shares, ns since the epoch.
-    pub fn start_ns(&self) -> i64 {
-        self.start_ns
-    }
-
     /// Goes on with other packets of the same streams: at the next number and time, with the same counts. If `again`, the last packet is
     /// made again, and has no time of its own. **Errors**: traffic without streams.
     pub fn replace(&mut self, mut other: Self, again: bool) -> Result<(), String> {
@@ -209,48 +172,48 @@ impl Packets {
         }
     }
 
+    /// Time of the first packet of all shares, ns since the epoch.
+    pub fn start_ns(&self) -> i64 {
+        self.start_ns
+    }
+
     /// Number of packets that are still to be made, if that is known: connections have an end of their own.
     pub fn remaining(&self) -> Option<u64> {
         match &self.maker {
             Maker::Internet(generator, _) => Some(generator.remaining()),
-            Maker::Connections { .. } => None,
+            Maker::Connections(_) => None,
             Maker::Streams(frames) => Some(frames.remaining()),
         }
     }
 
     /// Expressions, with the packets and bytes so far that match them.
     pub fn rows(&self) -> Vec<(String, u64, u64)> {
-        match &self.maker {
-            Maker::Internet(generator, _) => generator.truth().rows().collect(),
-            Maker::Connections { counts, .. } => {
-                let rows = KINDS.iter().zip(counts);
-                rows.map(|(text, (packets, bytes))| ((*text).to_owned(), *packets, *bytes))
-                    .collect()
-            }
-            Maker::Streams(frames) => {
-                let counts: Vec<(u64, u64)> = frames.counts().collect();
-                let row = |(text, streams): &(String, Vec<usize>)| {
-                    let sum =
-                        |of: fn(&(u64, u64)) -> u64| streams.iter().map(|&i| of(&counts[i])).sum();
-                    (text.clone(), sum(|count| count.0), sum(|count| count.1))
-                };
-                self.expressions.iter().map(row).collect()
-            }
-        }
+        let (mut rows, counts): (Vec<_>, Vec<_>) = match &self.maker {
+            Maker::Internet(generator, _) => return generator.truth().rows().collect(),
+            Maker::Connections(beside) => (beside.kinds().collect(), beside.counts().to_vec()),
+            Maker::Streams(frames) => (Vec::new(), frames.counts().collect()),
+        };
+        let row = |(text, streams): &(String, Vec<usize>)| {
+            let sum = |of: fn(&(u64, u64)) -> u64| streams.iter().map(|&i| of(&counts[i])).sum();
+            (text.clone(), sum(|count| count.0), sum(|count| count.1))
+        };
+        rows.extend(self.expressions.iter().map(row));
+        rows
     }
 
     /// Packets of each stream so far; none without streams.
     pub fn counts(&self) -> Vec<u64> {
         match &self.maker {
             Maker::Streams(frames) => frames.counts().map(|count| count.0).collect(),
-            _ => Vec::new(),
+            Maker::Connections(beside) => beside.counts().iter().map(|count| count.0).collect(),
+            Maker::Internet(..) => Vec::new(),
         }
     }
 
     /// Facts about the planted connections, if the traffic has some.
     pub fn known(&self) -> Option<&known::Known> {
         match &self.maker {
-            Maker::Connections { traffic, .. } => Some(traffic.known()),
+            Maker::Connections(beside) => Some(beside.known()),
             _ => None,
         }
     }

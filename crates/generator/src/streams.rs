@@ -155,6 +155,15 @@ pub enum Traffic {
     Connections(known::Plan),
     /// Frames that are computed.
     Streams(Vec<Stream>),
+    /// Computed frames, for as long as connections begin.
+    Beside {
+        /// The frames.
+        streams: Vec<Stream>,
+        /// Their rate.
+        rate: Rate,
+        /// Connections, dialogues, scans and floods, at times of their own.
+        plan: known::Plan,
+    },
 }
 
 /// A profile: traffic, and how much of it when.
@@ -202,9 +211,28 @@ impl Profile {
     /// The streams; none if the traffic is of another kind.
     pub fn streams(&self) -> &[Stream] {
         match &self.traffic {
-            Traffic::Streams(streams) => streams,
+            Traffic::Streams(streams) | Traffic::Beside { streams, .. } => streams,
             _ => &[],
         }
+    }
+
+    fn streams_mut(&mut self, what: &str) -> Result<&mut [Stream], String> {
+        let instead = match &mut self.traffic {
+            Traffic::Streams(streams) | Traffic::Beside { streams, .. } => return Ok(streams),
+            Traffic::Internet(_) => "--profile imix has some",
+            Traffic::Connections(_) => {
+                "its numbers are those of [connections] in a file of your own; --profile imix has streams"
+            }
+        };
+        Err(format!("{what}: this profile has no streams: {instead}"))
+    }
+
+    /// Whether packets have times of their own, at which a rate has no part.
+    pub fn has_times(&self) -> bool {
+        matches!(
+            self.traffic,
+            Traffic::Connections(_) | Traffic::Beside { .. }
+        )
     }
 
     /// Sets a field of all streams that have it (`ipv4.dst`), or of the stream `web` (`web/ipv4.dst`). **Errors**: what is wrong, and
@@ -214,9 +242,7 @@ impl Profile {
             Some((stream, field)) => (Some(stream), field),
             None => (None, name),
         };
-        let Traffic::Streams(streams) = &mut self.traffic else {
-            return Err(format!("{name}: {}", self.no_streams()));
-        };
+        let streams = self.streams_mut(name)?;
         let chosen = |stream: &&mut Stream| only.is_none_or(|only| only == stream.name);
         let mut set = 0;
         let mut error = format!("{name}: no stream of this name");
@@ -238,28 +264,15 @@ impl Profile {
         what: &str,
         mut change: impl FnMut(&mut Stream),
     ) -> Result<(), String> {
-        let Traffic::Streams(streams) = &mut self.traffic else {
-            return Err(format!("{what}: {}", self.no_streams()));
-        };
-        streams.iter_mut().for_each(&mut change);
+        self.streams_mut(what)?.iter_mut().for_each(&mut change);
         self.check()
-    }
-
-    fn no_streams(&self) -> String {
-        let instead = match self.traffic {
-            Traffic::Internet(_) => "--profile imix has some",
-            _ => {
-                "its numbers are those of [connections] in a file of your own; --profile imix has streams"
-            }
-        };
-        format!("this profile has no streams: {instead}")
     }
 
     fn check(&self) -> Result<(), String> {
         match &self.traffic {
             Traffic::Internet(profile) => profile.check().map_err(|error| error.to_string()),
             Traffic::Connections(_) => Ok(()),
-            Traffic::Streams(streams) => {
+            Traffic::Streams(streams) | Traffic::Beside { streams, .. } => {
                 let sum: u64 = streams.iter().map(|stream| u64::from(stream.weight)).sum();
                 match streams.len() {
                     0 => {
@@ -279,6 +292,12 @@ impl Profile {
                     if streams[..i].iter().any(|other| other.name == stream.name) {
                         return Err(format!("two streams are named {}", stream.name));
                     }
+                    if stream.zipf > 0.0 && stream.flows.is_none() {
+                        return Err(format!(
+                            "stream {}: zipf {} spreads packets over flows: name their number too",
+                            stream.name, stream.zipf
+                        ));
+                    }
                     let tried = compile::Compiled::new(stream, i, 0);
                     tried.map_err(|why| format!("stream {}: {why}", stream.name))?;
                 }
@@ -292,12 +311,6 @@ impl Stream {
     /// A stream of these layers, with the usual values.
     fn new(name: String, stack: Stack) -> Self {
         Self {
-                    if stream.zipf > 0.0 && stream.flows.is_none() {
-                        return Err(format!(
-                            "stream {}: zipf {} spreads packets over flows: name their number too",
-                            stream.name, stream.zipf
-                        ));
-                    }
             name,
             weight: 1,
             stack,

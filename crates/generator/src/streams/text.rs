@@ -126,7 +126,7 @@ pub(crate) fn read(text: &str) -> Result<Profile, String> {
         start_ns: Internet::default().start_ns,
         traffic: Traffic::Streams(Vec::new()),
     };
-    let mut traffic = Vec::new();
+    let (mut traffic, mut rate) = (Vec::new(), None);
     for entry in entries(text, document.get_ref()) {
         match entry.key {
             "about" => profile.about = entry.text()?,
@@ -136,27 +136,49 @@ pub(crate) fn read(text: &str) -> Result<Profile, String> {
                 profile.rate = match entry.shown().as_str() {
                     "max" => None,
                     _ => Some(entry.parsed()?),
-                }
+                };
+                rate = Some(entry);
             }
             "gaps" => profile.gaps = entry.parsed()?,
             "stream" | "internet" | "connections" => traffic.push(entry),
             _ => return entry.unknown(KEYS),
         }
     }
-    if let [_, second, ..] = &traffic[..] {
-        return second
-            .fail("a profile has one kind of traffic: [[stream]], [internet] or [connections]");
-    }
-    if let Some(entry) = traffic.pop() {
-        profile.traffic = match entry.key {
-            "stream" => Traffic::Streams(streams(text, &entry)?),
-            "internet" => Traffic::Internet(internet(text, &entry)?),
-            _ => {
-                profile.rate = None;
-                Traffic::Connections(connections(text, &entry)?)
+    // In the order of their names.
+    traffic.sort_by_key(|entry| entry.key);
+    profile.traffic = match &traffic[..] {
+        [] => Traffic::Streams(Vec::new()),
+        [connected, streamed] if (connected.key, streamed.key) == ("connections", "stream") => {
+            let Some(wanted) = profile.rate.take() else {
+                let rate = rate.expect("without the key there is a rate");
+                return rate
+                    .fail("max: streams beside [connections] have times: want a rate as 100kpps");
+            };
+            Traffic::Beside {
+                streams: streams(text, streamed)?,
+                rate: wanted,
+                plan: connections(text, connected)?,
             }
-        };
-    }
+        }
+        [_, .., last] => {
+            return last.fail(
+                "[connections] goes with [[stream]], and has a number of internet packets of its own (internet = 1000); \
+                 [internet] goes with nothing",
+            );
+        }
+        [entry] => match entry.key {
+            "stream" => Traffic::Streams(streams(text, entry)?),
+            "internet" => Traffic::Internet(internet(text, entry)?),
+            _ => {
+                if let Some(rate) = rate {
+                    return rate
+                        .fail("connections have times of their own: leave it out, or name --rate");
+                }
+                profile.rate = None;
+                Traffic::Connections(connections(text, entry)?)
+            }
+        },
+    };
     Ok(profile)
 }
 
@@ -185,7 +207,7 @@ fn internet(text: &str, entry: &Entry<'_>) -> Result<Internet, String> {
 
 fn connections(text: &str, entry: &Entry<'_>) -> Result<Plan, String> {
     const MOST: u32 = 1 << 22;
-    let mut plan = Plan::default();
+    let (mut plan, mut ordinary) = (Plan::default(), None);
     let mut connections = Connections::default();
     let mut dialogues = Dialogues::default();
     let mut scan = Scan {
@@ -202,13 +224,7 @@ fn connections(text: &str, entry: &Entry<'_>) -> Result<Plan, String> {
     for entry in entries(text, table(entry)?) {
         match entry.key {
             "span_ms" => plan.span_ns = 1_000_000 * i64::from(entry.number(1, 3_600_000)? as u32),
-            "internet" => {
-                plan.ordinary = Some(Internet {
-                    packets: entry.number(1, MOST.into())?,
-                    flows: 1000,
-                    ..Internet::default()
-                });
-            }
+            "internet" => ordinary = Some(entry.number(1, MOST.into())?),
             "connections" => connections.count = entry.small(MOST)?,
             "retransmissions" => connections.retransmissions = entry.small(MOST)?,
             "reordered" => connections.reordered = entry.small(MOST)?,
@@ -250,6 +266,13 @@ fn connections(text: &str, entry: &Entry<'_>) -> Result<Plan, String> {
     if scan.sources > scan.peers.max(1) {
         return entry.fail("scan_sources: want at most as many as scan_peers");
     }
+    // Spread over the span.
+    plan.ordinary = ordinary.map(|packets| Internet {
+        packets,
+        flows: 1000,
+        rate_pps: (packets * 1_000_000_000 / plan.span_ns as u64).clamp(1, 1_000_000_000),
+        ..Internet::default()
+    });
     (plan.connections, plan.dialogues) = (connections, dialogues);
     plan.scans.extend((scan.peers > 0).then_some(scan));
     plan.floods.extend((flood.frames > 0).then_some(flood));
@@ -522,7 +545,19 @@ mod tests {
             ("[connections]\nfoo = 4", ["line 2: foo", "dialogues"]),
             (
                 "[internet]\n[connections]",
-                ["line 2: connections", "one kind of traffic"],
+                ["line 1: internet", "goes with nothing"],
+            ),
+            (
+                &format!("[internet]\n{udp}\n[connections]"),
+                ["line 2: stream", "goes with nothing"],
+            ),
+            (
+                &format!("rate = \"max\"\n[connections]\n{udp}"),
+                ["line 1: rate", "100kpps"],
+            ),
+            (
+                "rate = \"1kpps\"\n[connections]",
+                ["line 1: rate", "--rate"],
             ),
         ] {
             let error = Profile::read(text).unwrap_err();

@@ -94,7 +94,7 @@ impl Wanted {
     pub fn packets(&self) -> Option<u64> {
         match self {
             // Connections have an end of their own.
-            Self::Profile(profile) if matches!(profile.traffic, Traffic::Connections(_)) => {
+            Self::Profile(profile) if profile.has_times() => {
                 Some(profile.packets.unwrap_or(u64::MAX))
             }
             Self::Profile(profile) => profile.packets,
@@ -136,7 +136,7 @@ impl Wanted {
 
     /// Whether packets have times, though there is no rate.
     pub fn has_times(&self) -> bool {
-        matches!(self, Self::Profile(profile) if matches!(profile.traffic, Traffic::Connections(_)))
+        matches!(self, Self::Profile(profile) if profile.has_times())
     }
 
     /// Whether workers can share the packets.
@@ -155,10 +155,9 @@ impl Wanted {
 
     /// Length of the longest frame that may be made, bytes.
     pub fn longest(&self) -> usize {
-        if self.can_be_shared() {
-            SIZE_MAX
-        } else {
-            FRAME_MAX
+        match self {
+            Self::Profile(profile) if !profile.streams().is_empty() => SIZE_MAX,
+            _ => FRAME_MAX,
         }
     }
 
@@ -167,6 +166,10 @@ impl Wanted {
     pub fn stamp(&mut self, run: Option<u64>) -> Result<(), String> {
         let payload = run.map_or(Payload::Stamp, Payload::Trip);
         match self {
+            Self::Profile(profile) if matches!(profile.traffic, Traffic::Beside { .. }) => Err(
+                "packets of [connections] carry no timestamps: leave [connections] out of the profile"
+                    .to_owned(),
+            ),
             Self::Profile(profile) => {
                 let is_returned = |stream: &Stream| {
                     let mut layers = stream.stack.layers().iter().map(|(layer, _)| *layer);
@@ -215,33 +218,17 @@ impl Wanted {
             return Ok(());
         }
         let mut tried = (**profile).clone();
-        tried.packets = Some(TRIED);
-        let mut packets = Packets::new(&tried).map_err(|why| anyhow!(why))?;
-        let mut number = 0;
-        while let Some(made) = packets.next() {
-            number += 1;
-            let judged = [Frame {
-                data: made.frame,
-                wire_len: made.frame.len() as u32,
-                interface: 0,
-            }];
-            for (text, filter) in &filters {
-                let (claimed, is) = (
-                    streams[made.stream].matches.contains(text),
-                    filter.matches(&judged) & 1 == 1,
-                );
-                if claimed != is {
-                    let name = &streams[made.stream].name;
-                    let what = if claimed {
-                        "does not match it"
-                    } else {
-                        "matches it, and does not list it"
-                    };
-                    bail!("matches = [{text:?}]: packet {number}, of stream {name}, {what}");
-                }
-            }
+        // All packets beside the streams are compared, since each kind of them may begin late.
+        if let Traffic::Beside { plan, .. } = &profile.traffic {
+            let beside = Profile {
+                traffic: Traffic::Connections(plan.clone()),
+                ..tried.clone()
+            };
+            check_packets(&beside, streams, &filters)?;
+            tried.traffic = Traffic::Streams(streams.to_vec());
         }
-        Ok(())
+        tried.packets = Some(TRIED);
+        check_packets(&tried, streams, &filters)
     }
 
     /// Prepares the maker. **Cost**: seconds for millions of flows of the internet, and for the warm-up of a mix.
@@ -291,6 +278,45 @@ impl Wanted {
     }
 }
 
+/// Compares packets with expressions that streams claim. **Errors**: a wrong claim.
+fn check_packets(
+    profile: &Profile,
+    streams: &[Stream],
+    filters: &[(&String, Filter)],
+) -> anyhow::Result<()> {
+    let mut packets = Packets::new(profile).map_err(|why| anyhow!(why))?;
+    let mut number = 0;
+    while let Some(made) = packets.next() {
+        number += 1;
+        let judged = [Frame {
+            data: made.frame,
+            wire_len: made.frame.len() as u32,
+            interface: 0,
+        }];
+        let stream = streams.get(made.stream);
+        for (text, filter) in filters {
+            let (claimed, is) = (
+                stream.is_some_and(|it| it.matches.contains(text)),
+                filter.matches(&judged) & 1 == 1,
+            );
+            if claimed != is {
+                let Some(Stream { name, .. }) = stream else {
+                    bail!(
+                        "matches = [{text:?}]: packet {number} of [connections] matches it: name the addresses of the stream in it"
+                    );
+                };
+                let what = if claimed {
+                    "does not match it"
+                } else {
+                    "matches it, and does not list it"
+                };
+                bail!("matches = [{text:?}]: packet {number}, of stream {name}, {what}");
+            }
+        }
+    }
+    Ok(())
+}
+
 /// Packets whose fields can be changed while they are sent.
 pub struct Changeable {
     wanted: Wanted,
@@ -312,6 +338,9 @@ impl Changeable {
         let Wanted::Profile(profile) = &self.wanted else {
             return Err("a mix has no streams whose fields could be set".to_owned());
         };
+        if profile.has_times() {
+            return Err("packets beside [connections] are not changed while they leave".to_owned());
+        }
         let mut profile = profile.clone();
         match what {
             "sizes" => {

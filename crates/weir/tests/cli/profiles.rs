@@ -315,6 +315,11 @@ fn the_truth_of_connections_is_that_of_tcpdump() {
     let truth = weir([&words[..], &["--packets", "20000", "--truth"]].concat());
     let truth = truth.ok().text();
     assert_eq!(truth.lines().count(), 4, "{truth}");
+    tcpdump_counts(&temp, &file, &truth);
+}
+
+/// Rows of `--truth` about a file are what tcpdump counts in it.
+fn tcpdump_counts(temp: &Temp, file: &str, truth: &str) {
     for row in truth.lines() {
         let mut cells = row.split('\t');
         let mut number = || cells.next().and_then(|cell| cell.parse::<u64>().ok());
@@ -322,10 +327,10 @@ fn the_truth_of_connections_is_that_of_tcpdump() {
         let expression = cells.next().unwrap();
         let matched = tool(
             "tcpdump",
-            ["-r", &file, "-w", &temp.at("b.pcap"), expression],
+            ["-r", file, "-w", &temp.at("judged.pcap"), expression],
         );
         matched.ok();
-        let matched = records(&temp.at("b.pcap"));
+        let matched = records(&temp.at("judged.pcap"));
         let sum: usize = matched.iter().map(|record| record.data.len()).sum();
         assert_eq!(
             (packets, bytes),
@@ -334,4 +339,91 @@ fn the_truth_of_connections_is_that_of_tcpdump() {
         );
         assert!(packets > 0, "{row}");
     }
+}
+
+const BESIDE: &str = r#"
+packets = 60000
+rate = "20kpps"
+[[stream]]
+name = "names"
+layers = "eth/vlan/ipv4/udp"
+size = "80-9000"
+vlan.id = 3000
+udp.dst = 53
+matches = ["vlan 3000"]
+[[stream]]
+name = "web"
+weight = 3
+layers = "eth/ipv4/tcp"
+ipv4.src = "10.66.0.0/24:random"
+matches = ["net 10.66.0.0/24"]
+"#;
+
+/// Streams last as long as connections begin; both have the packets and times that each has alone, and tcpdump counts what is told.
+#[test]
+fn streams_and_connections_go_beside_each_other() {
+    let test = "streams_and_connections_go_beside_each_other";
+    if !have(test, &["tcpdump"]) {
+        return;
+    }
+    const CONNECTIONS: &str = "[connections]\nspan_ms = 250\ninternet = 500\nconnections = 50\nresets = 5\ndialogues = 40\n\
+        scan_peers = 30\nflood_frames = 100\narp_storm = 20\n";
+    let temp = Temp::new();
+    let made = |name: &str, text: &str| {
+        let (profile, file) = (
+            temp.at(&format!("{name}.toml")),
+            temp.at(&format!("{name}.pcap")),
+        );
+        fs::write(&profile, text).unwrap();
+        let words = ["generate", &file, "--profile", &profile, "--truth"];
+        let truth = weir(words).ok().text();
+        (profile, records(&file), truth, file)
+    };
+    let all = |records: &[Record]| -> Vec<(u64, Vec<u8>)> {
+        let each = records.iter();
+        each.map(|record| (record.time_ns, record.data.clone()))
+            .collect()
+    };
+    let (profile, both, truth, file) = made("both", &format!("{BESIDE}{CONNECTIONS}"));
+    let (_, streams, ..) = made("streams", BESIDE);
+    let (_, planted, ..) = made("planted", CONNECTIONS);
+    assert_eq!(truth.lines().count(), 6, "{truth}");
+    tcpdump_counts(&temp, &file, &truth);
+    assert!(both.iter().is_sorted_by_key(|record| record.time_ns));
+    let is_streamed = |data: &[u8]| {
+        data[12..16] == [0x81, 0, 0x0b, 0xb8] || data[12..14] == [8, 0] && data[26..28] == [10, 66]
+    };
+    let (found, others): (Vec<_>, Vec<_>) = all(&both)
+        .into_iter()
+        .partition(|(_, data)| is_streamed(data));
+    // 20 000 packets a second for a quarter of it.
+    assert!(found == all(&streams[..5000]));
+    assert!(others == all(&planted));
+    // A field, a limit, and the packets as a source and by a port.
+    let source = format!("generate:{profile},packets=2000,web/tcp.dst=81");
+    let counted = weir(["filter", "tcp port 81", &source, "--count"])
+        .ok()
+        .count();
+    let web = both[..2000].iter().filter(|it| it.data[26..28] == [10, 66]);
+    assert_eq!(counted, web.count() as u64);
+    for (words, part) in [
+        (&["--workers", "2"][..], "share the packets of streams"),
+        (&["--field", "web/udp.dst=1"], "no udp in these layers"),
+    ] {
+        let done = weir([&["generate", "null", "--profile", &profile], words].concat());
+        assert!(
+            done.code == Some(2) && done.err.contains(part),
+            "{}",
+            done.err
+        );
+    }
+    // A claim that planted packets fulfil too would be counted wrongly.
+    let wrong = BESIDE.replace("net 10.66.0.0/24\"]", "tcp\"]");
+    let wrong = temp.file("wrong.toml", format!("{wrong}{CONNECTIONS}").as_bytes());
+    let done = weir(["generate", "null", "--profile", &wrong, "--truth"]);
+    assert!(
+        done.code == Some(2) && done.err.contains("of [connections] matches it"),
+        "{}",
+        done.err
+    );
 }
