@@ -102,8 +102,11 @@ impl<'a> Sender<'a> {
     }
 
     fn send_all(&mut self) -> Result<(), PortFault> {
-        self.pace.restart();
-        self.begun_ns = monotonic_ns();
+        // The clock of several workers has begun.
+        if self.first.is_none() {
+            self.pace.restart();
+        }
+        self.begun_ns = monotonic_ns().saturating_sub(self.pace.now().as_nanos() as u64);
         while !self.pace.is_over() {
             if self.is_asked() {
                 self.obey(None)?;
