@@ -87,8 +87,10 @@ impl Clock {
 pub struct Lateness {
     last: Duration,
     fell_behind: bool,
-    /// Time since which every packet was late, and whether the spell has its message.
+    /// Time since which every packet was late, and since which every packet was on time.
     since: Option<Duration>,
+    on_time: Option<Duration>,
+    /// Whether the spell has its message.
     is_told: bool,
     told: u32,
 }
@@ -113,7 +115,12 @@ impl Lateness {
         if self.last > LATE {
             return self.behind(clock.now(), clock.halted() - halted);
         }
-        (self.since, self.is_told) = (None, false);
+        self.since = None;
+        if self.is_told {
+            // A port that halts a sender again and again lets some packets leave on time in between.
+            let on_time = *self.on_time.get_or_insert(clock.now());
+            self.is_told = clock.now().saturating_sub(on_time) <= HALT;
+        }
         None
     }
 
@@ -125,10 +132,10 @@ impl Lateness {
     #[cold]
     fn behind(&mut self, now: Duration, halted: Duration) -> Option<Behind> {
         let since = *self.since.get_or_insert(now);
+        self.on_time = None;
         self.fell_behind |= self.last > HALT;
         let is_long = self.last > HALT || now.saturating_sub(since) > HALT;
-        let is_new = !self.is_told || !halted.is_zero();
-        if !is_long || !is_new || self.told == SPELLS {
+        if !is_long || self.is_told || self.told == SPELLS {
             return None;
         }
         self.is_told = true;
@@ -202,16 +209,23 @@ mod tests {
         assert_eq!(leaves(2_001, 1_970), (told(31, 0), false));
         assert_eq!(leaves(2_900, 2_000), (None, false));
         assert_eq!(leaves(3_700, 2_500), (None, false));
-        // A halt is told in any case.
-        assert_eq!(leaves(9_000, 4_000), (told(5_000, 5_000), false));
+        // A halt in a spell is part of it, and so is one soon after it.
+        assert_eq!(leaves(9_000, 4_000), (None, false));
         assert_eq!(leaves(9_010, 4_009), (None, false));
-        assert_eq!(leaves(9_700, 4_020), (None, false));
-        let behind = leaves(10_700, 4_030);
-        assert_eq!(behind, (told(1_670, 0), false));
-        let mut told = 3;
+        assert_eq!(leaves(12_010, 4_020), (None, false));
+        assert_eq!(leaves(12_020, 4_025), (None, false));
+        // A second of packets that were on time ends it.
+        assert_eq!(leaves(12_900, 4_905), (None, false));
+        assert_eq!(leaves(13_500, 5_500), (None, false));
+        let halt = leaves(16_000, 5_600);
+        assert_eq!(halt, (told(2_410, 2_410), false));
+        let mut told = 2;
         for step in 0..40 {
-            told += u32::from(leaves(11_000 + 600 * step, 6_000 + 600 * step).0.is_some());
-            told += u32::from(leaves(11_500 + 600 * step, 5_400 + 600 * step).0.is_some());
+            let (elapsed, now) = (16_500 + 1_800 * step, 6_090 + 1_800 * step);
+            told += u32::from(leaves(elapsed, now).0.is_some());
+            told += u32::from(leaves(elapsed + 600, now + 600).0.is_some());
+            told += u32::from(leaves(elapsed + 1_200, now + 1_200).0.is_some());
+            told += u32::from(leaves(elapsed + 1_750, now - 100).0.is_some());
         }
         assert_eq!(told, SPELLS);
     }

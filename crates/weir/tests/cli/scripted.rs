@@ -167,6 +167,29 @@ mod lua {
         assert!(records(&out).iter().all(|it| it.data[22] == 9));
     }
 
+    /// Every other packet is for a port that is stopped.
+    #[test]
+    fn a_script_stops_one_of_two_ports() {
+        let temp = Temp::new();
+        let packets = (0..1000).map(|number| pcap_record(1, &udp(53 + number % 2, 18)));
+        let packets = [pcap_header(65_535, 1)].into_iter().chain(packets);
+        let file = temp.file("in.pcap", &packets.collect::<Vec<_>>().concat());
+        let script = "assert(#weir.status().ports == 2)\nweir.stop('2')\n\
+            while weir.status().sent < 50 do weir.sleep(0.01) end\nweir.stop()\nlocal ports = weir.status().ports\n\
+            print(ports[1].sent - ports[2].left_out, ports[2].sent, ports[2].stopped, ports[1].name)\nweir.start(2)\nweir.start()\n\
+            while weir.status().ports[2].sent < 50 do weir.sleep(0.01) end\nweir.finish()\n";
+        let script = temp.file("a.lua", script.as_bytes());
+        let words = [
+            "replay", &file, "--to", "null", "--to2", "null", "--script", &script,
+        ];
+        let more = ["--split-by", "dst port 54", "--rate", "2kpps", "--loop"];
+        let done = weir([&words[..], &more].concat()).ok();
+        let text = done.text();
+        let told: Vec<&str> = text.split_whitespace().collect();
+        assert!(matches!(told[0], "0" | "1"), "{text}");
+        assert_eq!(told[1..], ["0", "true", "null"]);
+    }
+
     #[test]
     fn a_script_steps_a_search() {
         let test = "a_script_steps_a_search";

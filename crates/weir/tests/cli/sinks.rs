@@ -551,7 +551,7 @@ fn a_rate_that_is_not_held_is_told_while_packets_leave() {
             continue;
         }
         let weir = env!("CARGO_BIN_EXE_weir");
-        let line = format!("weir: {port}: the rate is not held: packets leave ");
+        let line = format!("weir: {port}: the rate is not held: ");
         let done = net.start(&[&[weir], &words[..]].concat(), &line).stop();
         assert_eq!(done.code, Some(1), "{}", done.err);
         assert_eq!(
