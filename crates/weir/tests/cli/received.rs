@@ -4,6 +4,8 @@ use crate::capture::net::Net;
 use crate::schema;
 use crate::support::*;
 use serde_json::Value;
+use std::time::Duration;
+use weir_testkit::wait;
 
 /// Takes frames from one interface to another. Of ten numbered frames, it loses one, doubles one, exchanges two, and delays all.
 pub const RELAY: &str = r#"
@@ -15,6 +17,8 @@ limit, burst = (float(sys.argv[2]), 40) if sys.argv[2].isdigit() else (0, 0)
 tokens, then = burst, time.time()
 def opened(name):
     it = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))
+    # SO_RCVBUFFORCE: all packets of a test find room while this program waits for a processor.
+    it.setsockopt(socket.SOL_SOCKET, 33, 16 << 20)
     it.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 24)
     it.bind((name, 0))
     return it
@@ -192,6 +196,8 @@ const BRIDGE: &str = r#"
 import collections, select, socket, sys, time
 def opened(name):
     it = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))
+    # SO_RCVBUFFORCE: all packets of a test find room while this program waits for a processor.
+    it.setsockopt(socket.SOL_SOCKET, 33, 16 << 20)
     it.bind((name, 0))
     return it
 far, out = opened("far"), opened("out")
@@ -279,9 +285,11 @@ fn packets_of_two_ports_have_one_order() {
     let files = ["near", "end"].map(|name| temp.at(&format!("{name}.pcap")));
     let judges = ["near", "end"].map(|name| {
         let file = temp.at(&format!("{name}.pcap"));
+        // Else each packet takes the room of the largest one, and a burst finds none.
+        let room = ["-s", "2000", "-B", "16384"];
         let words = ["tcpdump", "--immediate-mode", "--time-stamp-precision=nano"];
         let more = ["-Z", "root", "-Q", "in", "-U", "-i", name, "-w", &file];
-        net.start(&[&words[..], &more].concat(), "listening on")
+        net.start(&[&words[..], &room, &more].concat(), "listening on")
     });
     let replay = |ports: [&str; 2], receivers: &[&str]| {
         let words = ["replay", &file, "--to", ports[0], "--to2", ports[1]];
@@ -292,10 +300,11 @@ fn packets_of_two_ports_have_one_order() {
     // tcpdump may be behind: records of 16 bytes and a frame, for what comes out of the bridge.
     for ((judge, file), arrived) in judges.into_iter().zip(&files).zip([160, 200]) {
         let len = 24 + arrived * (16 + 66);
-        weir_testkit::wait::until("tcpdump to write all packets", || {
-            std::fs::metadata(file).is_ok_and(|it| it.len() >= len)
-        });
-        judge.stop();
+        let written = || std::fs::metadata(file).map_or(0, |it| it.len());
+        let is_whole = wait::within(Duration::from_secs(20), || written() >= len);
+        let (written, judged) = (written(), judge.stop().err);
+        let (out, err) = (done.text(), &done.err);
+        assert!(is_whole, "{written} of {len} bytes; {judged}; {out} {err}");
     }
     bridge.stop();
     let answer = last_line(&done.ok());
@@ -508,7 +517,7 @@ fn a_receiver_that_vanishes_is_told() {
     ];
     let done = std::thread::scope(|scope| {
         let sender = scope.spawn(|| net.weir(&words));
-        weir_testkit::wait::until("100 packets to leave", || {
+        wait::until("100 packets to leave", || {
             sent_by_near(&net, "packets") > 100
         });
         net.inside("far", &["ip", "link", "del", "out"]).ok();

@@ -18,7 +18,16 @@ fn capture_of(frames: &[Vec<u8>], gap_us: u64) -> Vec<u8> {
 /// tcpdump at the far end, which writes `file`.
 fn judge(net: &Net, file: &str) -> Capture {
     let words = ["tcpdump", "--immediate-mode", "-s", "2000", "-Z", "root"];
-    let more = ["--time-stamp-precision=nano", "-i", "far", "-U", "-w", file];
+    let more = [
+        "-B",
+        "16384",
+        "--time-stamp-precision=nano",
+        "-i",
+        "far",
+        "-U",
+        "-w",
+        file,
+    ];
     net.start_at("far", &[&words[..], &more].concat(), "listening on")
 }
 
