@@ -22,7 +22,7 @@ Examples:
   sudo weir ctl --control s.sock set rate 50kpps  send faster from now on
   sudo weir ctl --control s.sock set field ipv4.ttl=9  send other packets
   sudo weir ctl --control s.sock stop  let nothing leave until weir ctl start
-  sudo weir ctl --control s.sock stop eth2  leave out the packets of eth2 (weir replay --to eth1 --to2 eth2)
+  sudo weir ctl --control s.sock stop eth2  leave out the packets of one of two ports
   sudo weir ctl --control s.sock hold  end the sender with this command
 
 When the command ends, its change is in force. A firewall takes set rules too, and has weir firewall ctl.
@@ -112,13 +112,17 @@ pub enum CtlCommand {
     },
     /// Stop sending, until start
     Stop {
-        /// Leave out the packets of this port alone: its name, 1 or 2
+        /// Leave out the packets of this port alone
+        ///
+        /// The port is its name, its interface, 1 or 2.
         #[arg(value_name = "PORT")]
         port: Option<Name>,
     },
     /// Go on sending
     Start {
-        /// Let the packets of this port leave again: its name, 1 or 2
+        /// Let the packets of this port leave again
+        ///
+        /// The port is its name, its interface, 1 or 2.
         #[arg(value_name = "PORT")]
         port: Option<Name>,
     },

@@ -300,31 +300,32 @@ fn several_workers_forward_each_packet_once() {
 }
 
 /// The kernel hands a block of the ring over each millisecond in which packets come, however few. Each burst comes in a time of its own,
-/// so that it takes a block, and the firewall reads none of them meanwhile. The number that was sent is the truth.
+/// so that it takes a block, or a few if this machine is busy, and the firewall reads none of them meanwhile: 60 bursts, and some 170 blocks.
+/// The number that was sent is the truth.
 #[test]
 fn a_firewall_that_pauses_loses_nothing() {
     let test = "a_firewall_that_pauses_loses_nothing";
     let Some(wall) = Wall::new(test, "drop udp dport 9\n") else {
         return;
     };
-    let frames: Vec<Vec<u8>> = (0..12_000)
+    let frames: Vec<Vec<u8>> = (0..6_000)
         .map(|i| datagram((i % 50) as u8 + 3, 1000 + (i % 10) as u16))
         .collect();
     let running = wall.start("af_packet:near", "af_packet:out", &[]);
     let before = wall.net.received("beyond", "beyond");
     running.signal("-STOP");
-    assert_eq!(wall.net.send(&frames, 100), 12_000);
+    assert_eq!(wall.net.send(&frames, 100), 6_000);
     running.signal("-CONT");
     let done = running.stop().ok();
     let answer = answer(&done);
     assert_eq!(
         (&answer["received"], &answer["passed"]),
-        (&12_000.into(), &12_000.into()),
+        (&6_000.into(), &6_000.into()),
         "{answer}"
     );
     assert_eq!(
         wall.net.received("beyond", "beyond") - before,
-        12_000,
+        6_000,
         "{answer}"
     );
 }
