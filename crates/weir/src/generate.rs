@@ -168,6 +168,7 @@ pub fn run(arguments: &GenerateArgs) -> anyhow::Result<Outcome> {
         rate: is_paced.then(|| wanted.rate()).flatten(),
         is_paced,
         streams: wanted.stream_names(),
+        has_end: wanted.has_times(),
     };
     if arguments.workers > 1 {
         return shared(arguments, limit, (&wanted, &sending), &walls, &stop);
@@ -290,6 +291,8 @@ struct Sending {
     is_paced: bool,
     /// Names of the streams.
     streams: Vec<String>,
+    /// Whether the packets have an end of their own.
+    has_end: bool,
 }
 
 impl Sending {
@@ -327,7 +330,10 @@ fn tell_begin(arguments: &GenerateArgs, limit: Limit, sending: &Sending) {
             &sender,
             &sending.frames,
             &sending.rate_words(),
-            &limit.words(),
+            &match (limit.packets, limit.time) {
+                (u64::MAX, None) if sending.has_end => "until its packets end".to_owned(),
+                _ => limit.words(),
+            },
         ));
     }
 }
@@ -375,7 +381,7 @@ fn send(
     sender.steering = steered.steering();
     let done = sender.send();
     drop(fronts);
-    let lost_link = links.end();
+    let lost_link = links.end().times > 0;
     ctl::tell_lost(&arguments.sink, steered.steering());
     let sent = Sent {
         done,
@@ -407,7 +413,7 @@ fn shared(
     let links = links.watch()?;
     let begin = || Pace::begin(&arguments.sink, stop, limit.time);
     let (all, mut pace) = workers::run(wanted, ports, sending.pace(), begin)?;
-    let lost_link = links.end();
+    let lost_link = links.end().times > 0;
     let mut rows = all[0].rows.clone();
     for sent in &all[1..] {
         for (sum, row) in rows.iter_mut().zip(&sent.rows) {

@@ -26,7 +26,18 @@ pub struct Changes {
     effect: &'static str,
     clock: Clock,
     down: BTreeMap<String, Instant>,
+    /// Links that were down and are up again.
+    past: Down,
     said: u64,
+}
+
+/// Times in which links were down.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Down {
+    /// Their number.
+    pub times: u64,
+    /// Their sum.
+    pub time: Duration,
 }
 
 impl Changes {
@@ -36,6 +47,7 @@ impl Changes {
             effect,
             clock,
             down: BTreeMap::new(),
+            past: Down::default(),
             said: 0,
         }
     }
@@ -51,7 +63,10 @@ impl Changes {
                     self.say(&format!("{name}: the link is down, at {time}: {effect}"));
                 }
                 (Some(true), Some(since)) => {
-                    let time = duration(since.elapsed());
+                    let time = since.elapsed();
+                    self.past.times += 1;
+                    self.past.time += time;
+                    let time = duration(time);
                     self.say(&format!("{name}: the link is up again, after {time}"));
                     self.down.remove(name);
                 }
@@ -75,6 +90,14 @@ impl Changes {
     /// Whether a link is down.
     pub fn is_down(&self) -> bool {
         !self.down.is_empty()
+    }
+
+    /// Times in which links were down so far.
+    pub fn times(&self) -> Down {
+        Down {
+            times: self.past.times + self.down.len() as u64,
+            time: self.past.time + self.down.values().map(Instant::elapsed).sum(),
+        }
     }
 }
 
@@ -101,11 +124,11 @@ impl SenderLinks {
         })
     }
 
-    /// Looks until it is over; returns whether a link was down.
-    fn look(&self, is_over: &AtomicBool) -> bool {
+    /// Looks until it is over; returns the times in which links were down.
+    fn look(&self, is_over: &AtomicBool) -> Down {
         let clock = Clock::new(false);
         let mut changes = Changes::new("", "no packet gets through", clock);
-        let (mut lost, mut was_down) = (BTreeSet::new(), false);
+        let mut lost = BTreeSet::new();
         while !is_over.load(Ordering::Relaxed) {
             // An interface that goes down loses its link first, and its port says so. So a link is down if it is so twice.
             let links = self.0.iter();
@@ -124,29 +147,28 @@ impl SenderLinks {
                 };
                 (name, state)
             }));
-            was_down |= changes.is_down();
             std::thread::sleep(LOOK);
         }
-        was_down
+        changes.times()
     }
 }
 
 /// A watch of links.
 pub struct Watch {
     is_over: Arc<AtomicBool>,
-    thread: Option<JoinHandle<bool>>,
+    thread: Option<JoinHandle<Down>>,
 }
 
 impl Watch {
-    /// Ends the watch. Returns whether a link was down.
-    pub fn end(mut self) -> bool {
+    /// Ends the watch. Returns the times in which links were down.
+    pub fn end(mut self) -> Down {
         self.join()
     }
 
-    fn join(&mut self) -> bool {
+    fn join(&mut self) -> Down {
         self.is_over.store(true, Ordering::Relaxed);
         let thread = self.thread.take();
-        thread.is_some_and(|thread| thread.join().unwrap_or_default())
+        thread.map_or_else(Down::default, |thread| thread.join().unwrap_or_default())
     }
 }
 

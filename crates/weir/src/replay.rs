@@ -2,7 +2,7 @@
 
 use crate::cli::{self, replay::ReplayArgs};
 use crate::ctl;
-use crate::links::{SenderLinks, Watch};
+use crate::links::{Down, SenderLinks, Watch};
 use crate::numbers::{bit_rate, bytes, counted, duration, grouped, rate};
 use crate::outcome::{Outcome, answer, say, say_plain, stop_on_signals};
 use crate::outputs::refuse_bare_interface;
@@ -220,7 +220,7 @@ pub fn run(arguments: ReplayArgs) -> anyhow::Result<Outcome> {
         }
     };
     drop(fronts);
-    let lost_link = watch.is_some_and(Watch::end);
+    let down = watch.map_or_else(Down::default, Watch::end);
     ctl::tell_lost(&ports[0], steering.as_deref());
     show.outputs(&outputs, &ended);
     if let Some(query) = &session.query {
@@ -236,8 +236,9 @@ pub fn run(arguments: ReplayArgs) -> anyhow::Result<Outcome> {
         &Sent {
             report: report.clone(),
             refused,
-            // With a receiver, the packets that arrived tell.
-            has_lost: receivers.is_empty() && (lost_link || has_dropped(&outputs)),
+            dropped: dropped(&outputs),
+            down,
+            is_received: !receivers.is_empty(),
             ports: of_ports,
         },
         stop.load(Ordering::Relaxed),
@@ -447,8 +448,12 @@ fn tell_begin(arguments: &ReplayArgs, name: &Name, (rate, end): &(String, String
 struct Sent {
     report: Report,
     refused: u64,
-    /// Whether a link was down, or an interface dropped packets.
-    has_lost: bool,
+    /// Packets that interfaces dropped after they had taken them, of all senders.
+    dropped: u64,
+    /// Times in which links were down.
+    down: Down,
+    /// Whether there is a receiver: then the packets that arrived tell what was lost.
+    is_received: bool,
     /// Names of the ports, if there are two.
     ports: Vec<String>,
 }
@@ -491,17 +496,19 @@ fn finish(
     if !show.is_unread() {
         say_plain(&summary(ended, result, ending.is_interrupted()));
     }
-    let failed = !show.faults.is_empty() || arguments.strict && (!is_held || result.has_lost);
+    let has_lost = !result.is_received && (result.dropped > 0 || result.down.times > 0);
+    let failed = !show.faults.is_empty() || arguments.strict && (!is_held || has_lost);
     Outcome::of(!failed && answered == Outcome::Done)
 }
 
-/// Whether an interface dropped packets that it had taken.
-fn has_dropped(outputs: &Outputs) -> bool {
-    let mut notes = outputs
-        .reports()
-        .filter_map(|(_, report)| report)
-        .flat_map(|it| it.notes);
-    notes.any(|note| matches!(note, Note::Dropped { .. }))
+/// Packets that interfaces dropped after they had taken them.
+fn dropped(outputs: &Outputs) -> u64 {
+    let reports = outputs.reports().filter_map(|(_, report)| report);
+    let packets = |note| match note {
+        Note::Dropped { packets, .. } => packets,
+        _ => 0,
+    };
+    reports.flat_map(|it| it.notes).map(packets).sum()
 }
 
 /// Packets and bytes that left all ports.
@@ -517,6 +524,7 @@ fn summary(ended: &Ended, result: &Sent, is_interrupted: bool) -> String {
         report,
         refused,
         ports,
+        down,
         ..
     } = result;
     let (packets, sent_bytes) = sent(report);
@@ -549,6 +557,10 @@ fn summary(ended: &Ended, result: &Sent, is_interrupted: bool) -> String {
         }
     }
     parts.push(format!("{} refused", grouped(*refused)));
+    if down.times > 0 {
+        let (times, time) = (counted(down.times, "time"), duration(down.time));
+        parts.push(format!("link down {times}, for {time} in all"));
+    }
     if !report.lateness.is_empty() {
         let [half, most] = [0.5, 0.99].map(|share| report.lateness.value_at_quantile(share));
         parts.push(format!(
@@ -597,6 +609,11 @@ fn object(show: &Show, ended: &Ended, result: &Sent, is_interrupted: bool) -> Va
         "refused": refused,
         "planned_s": report.planned.as_secs_f64(),
         "took_s": report.took.as_secs_f64(),
+        "dropped": result.dropped,
+        "link_down": {
+            "times": result.down.times,
+            "ns": u64::try_from(result.down.time.as_nanos()).unwrap_or(u64::MAX),
+        },
         "held": report.late.is_held(),
         "digest": report.digest.map(|digest| digest.to_string()),
         "late_ns": {
