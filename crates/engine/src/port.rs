@@ -372,10 +372,7 @@ impl Port {
         {
             counts.sent += 1;
             counts.bytes += frame.len() as u64;
-            self.cut += u64::from(cut);
-            if let Some(digest) = &mut self.digest {
-                digest.add(frame);
-            }
+            self.taken(frame, cut);
             return Ok(());
         }
         self.take_for_device(frame, cut)
@@ -400,11 +397,17 @@ impl Port {
             self.too_short += 1;
             return false;
         }
+        self.taken(frame, cut);
+        true
+    }
+
+    /// Notes a frame that the device gets.
+    #[inline]
+    fn taken(&mut self, frame: &[u8], cut: bool) {
         self.cut += u64::from(cut);
         if let Some(digest) = &mut self.digest {
             digest.add(frame);
         }
-        true
     }
 
     /// Sends the frames taken so far. **Errors**: as for [`Self::take`].

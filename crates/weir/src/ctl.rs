@@ -97,9 +97,10 @@ fn of_port(mut request: Value, port: Option<&Name>) -> Value {
 /// Progress of a sender in a line, and a line for each of several ports.
 fn status_lines(value: &Value) -> String {
     let number = |value: &Value, name: &str| value[name].as_u64().unwrap_or_default();
-    let state = |value: &Value| match value["stopped"].as_bool() {
-        Some(true) => "stopped",
-        _ => "sending",
+    // No port sends while the whole sender is stopped.
+    let state = |of: &Value| match [of, value].map(|it| it["stopped"] == true) {
+        [false, false] => "sending",
+        _ => "stopped",
     };
     let counts = |value: &Value| {
         let [sent, bytes, refused] =

@@ -86,6 +86,13 @@ pub fn run(arguments: &GenerateArgs) -> anyhow::Result<Outcome> {
     let stop = stop_on_signals();
     let walls = Walls::of_generate(arguments)?;
     let named = rate_of(arguments)?;
+    if arguments.gaps.is_some()
+        && named.is_none()
+        && wanted.has_times()
+        && wanted.stream_names().is_empty()
+    {
+        bail!("--gaps: connections have times of their own: leave it out, or name --rate too");
+    }
     let is_template = arguments.profile.is_none() && arguments.mix.is_none();
     if let Some(interface) = port::injected(&arguments.sink).filter(|_| is_template) {
         let rate = named.flatten();

@@ -238,6 +238,10 @@ fn wrong_profiles_rates_and_fields_are_one_line() {
         (&["--rate", "50%"], "needs the speed of the link"),
         (&["--rate", "original"], "is for weir replay"),
         (&["--gaps", "odd"], "want \"even\""),
+        (
+            &["--gaps", "even", "--profile", "connections"],
+            "connections have times of their own: leave it out",
+        ),
         (&["--workers", "2"], "share the packets of streams"),
         (
             &["--workers", "2", "--profile", "connections"],

@@ -12,8 +12,8 @@ use weir_memory::Policy;
 /// Longest wait of [`Sender::finish`] without a completed frame.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Number of frames after which the kernel is woken: as many as it takes at once (`TX_BATCH_SIZE` of net/xdp/xsk.c). A kernel that lets a
-/// socket choose that number is woken after so many more.
+/// Number of frames after which the kernel is woken: as many as it takes at once (`TX_BATCH_SIZE` of net/xdp/xsk.c). From Linux 6.17
+/// on a socket chooses that number.
 const BATCH: u32 = 32;
 const LARGE_BATCH: u32 = 256;
 
